@@ -45,7 +45,7 @@ def compared(args: argparse.Namespace, extent: int, threads: int) -> tuple[Row, 
     """Return the row of a lattice, the rows of all forms, and memkern's ratio."""
     knobs = {"threads": threads, "pages": "4k", "budget_s": args.seconds}
     knobs |= {"ls": args.ls, "parity": args.parity}
-    cases = {n: mk.dw.case([extent] * 4, **f, **knobs) for n, f in FORMS.items()}
+    cases = {n: mk.dw([extent] * 4, **f, **knobs) for n, f in FORMS.items()}
     program = [args.grid, *[extent] * 4, args.ls, threads, args.seconds]
 
     def seconds(name: str, _: int) -> dict[str, float]:

@@ -67,7 +67,7 @@ def compared(args: argparse.Namespace, text: str) -> tuple[Row, list[Row], Ratio
     knobs = {"threads": args.threads, "pages": "4k", "budget_s": args.seconds}
     columns = matrix.shape[1]
     forms = FORMS | ({MOVED: SORTED | {"sigma": columns}} if matrix.shape[0] == columns else {})
-    cases = {n: mk.spmv.case(matrix, name=label, **f, **knobs) for n, f in forms.items()}
+    cases = {n: mk.spmv(matrix, name=label, **f, **knobs) for n, f in forms.items()}
     bytes_B = SpmvModel(*matrix.shape, matrix.nnz).bytes_B()
     load = mk.loops("load", footprint_B=bytes_B, **knobs)
 

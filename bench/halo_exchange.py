@@ -69,9 +69,7 @@ def main() -> None:
     args = parsed(parser)
     knobs: dict[str, Any] = {"threads": args.threads, "budget_s": 0.5, "placements": 1}
     kernels: dict[str, Callable[..., Case]] = {
-        f"spmv.{format}": lambda format=format, **how: mk.spmv.case(
-            args.matrix, format, **how, **knobs
-        )
+        f"spmv.{format}": lambda format=format, **how: mk.spmv(args.matrix, format, **how, **knobs)
         for format in ("crs", "sell")
     }
     for number in (6, 7, 8):

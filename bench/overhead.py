@@ -67,12 +67,12 @@ def sized(size_GB: float) -> dict[str, Callable[[], mk.Case]]:
         "bs.bs6": lambda: mk.bs(6, elements=edge, degree=7, **how),
         "spatter.gather": lambda: mk.gather("UNIFORM:8:8:NR", count=round(size_B / 512), **how),
         "spatter.scatter": lambda: mk.scatter("UNIFORM:8:8:NR", count=round(size_B / 512), **how),
-        "spmv.crs": lambda: mk.spmv.case(
+        "spmv.crs": lambda: mk.spmv(
             f"hpcg:{max(round((size_B / 330) ** (1 / 3)), 4)}", "crs", **how
         ),
         "amo.rand": lambda: mk.amo("rand", memsize=int(size_B), **how),
         "latency.chase": lambda: mk.latency(size_B, **how),
-        "dw.hop": lambda: mk.dw.case((sites,) * 4, **how),
+        "dw.hop": lambda: mk.dw((sites,) * 4, **how),
     }
 
 
@@ -155,7 +155,7 @@ def main() -> None:
         add(rows, row)
     # The first cases of a process also examine the host and measure its memory bandwidth.
     mk.stream("copy", elements=1000, runs=1).measure()
-    mk.spmv.case("hpcg:4", "crs", runs=1).measure()
+    mk.spmv("hpcg:4", "crs", runs=1).measure()
     for size_GB in args.gigabytes:
         for name, make in sized(size_GB).items():
             if args.only in name:

@@ -88,7 +88,7 @@ def _matrix(text: str) -> tuple[str, Any]:
 def _product(text: str, format: str = "sell", C: int | None = 8, **options: Any) -> mk.Case:
     label, matrix = _matrix(text)
     form = {"format": format} | ({"C": C} if format == "sell" else {})
-    return mk.spmv.case(matrix, name=label, **form, **options)
+    return mk.spmv(matrix, name=label, **form, **options)
 
 
 def product(text: str) -> Subject:

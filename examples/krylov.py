@@ -73,7 +73,7 @@ def main() -> None:
     print(f"{label}: {n} rows, {matrix.nnz} nonzeros")
     print(f"CG took {iterations} iterations, relative error {error:.1e}")
 
-    spmv = mk.spmv.case(matrix, "crs", accumulate=False, budget_s=0.5)
+    spmv = mk.spmv(matrix, "crs", accumulate=False, budget_s=0.5)
     record = spmv.measure().record
     roofline_s = record["roofline_s"]
     fits = {number: fitted(number, n) for number in {*CG.values(), *CHEBYSHEV.values()}}

@@ -8,6 +8,7 @@ To update them: PYTHONPATH=tests python tests/test_stubs.py
 import ast
 import builtins
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -23,6 +24,7 @@ HEAD = '''"""What is public, with the options of every kernel, as tests/test_stu
 
 from memkern.errors import DeviceError as DeviceError
 from memkern.errors import InputError as InputError
+from typing import TypeAlias
 '''
 
 
@@ -42,11 +44,19 @@ def imports() -> list[str]:
     lines = []
     for name, home in mk._all_homes().items():
         module, _, attribute = f"memkern.{home}".partition(":")
+        if attributes(name):
+            lines.append(f"import {module} as _{name}")
         if not attribute:
             module, _, attribute = module.rpartition(".")
         if name not in own:
             lines.append(f"from {module} import {attribute} as {name}")
     return sorted(lines)
+
+
+def attributes(name: str) -> list[str]:
+    """Return the public attributes of a function."""
+    found = getattr(mk, name)
+    return [one for one in vars(found) if one[0] != "_"] if inspect.isfunction(found) else []
 
 
 def types() -> list[str]:
@@ -75,7 +85,25 @@ def function(name: str) -> str:
             keyword = True
         default = "" if p.default is p.empty else f" = {p.default!r}"
         words.append(f"{p.name}: {p.annotation}{default}")
-    return f"def {name}(\n    " + ",\n    ".join(words) + ",\n) -> Case: ...\n"
+    own = attributes(name)
+    if not own:
+        return f"def {name}(\n    " + ",\n    ".join(words) + ",\n) -> Case: ...\n"
+    # Type checkers know no functions with attributes, some of which are classes.
+    lines = [
+        f"class {name}:",
+        *(f"    {attribute(name, one)}" for one in own),
+        "    def __new__(  # type: ignore[misc]",
+    ]
+    lines += [f"        {word}," for word in ("cls", *words)]
+    return "\n".join([*lines, "    ) -> Case: ...\n"])
+
+
+def attribute(name: str, own: str) -> str:
+    """Return the definition of a function's attribute in the stub."""
+    found = getattr(getattr(mk, name), own)
+    if inspect.isclass(found):
+        return f"{own}: TypeAlias = _{name}.{own}"
+    return f"{own} = staticmethod(_{name}.{own})" if callable(found) else f"{own} = _{name}.{own}"
 
 
 def stub() -> str:
@@ -103,7 +131,7 @@ def test_the_stubs_match_the_packages(name: str) -> None:
 
 
 def test_every_family_shows_its_options() -> None:
-    makers = {name for name, home in family_names().items() if ".kernels:" in home}
+    makers = {name for name, home in family_names().items() if re.search(r"kernels:|:case", home)}
     assert set(shows_options()) == makers
     for name in shows_options():
         parameters = inspect.signature(getattr(mk, name)).parameters
@@ -112,6 +140,23 @@ def test_every_family_shows_its_options() -> None:
     assert "rows" in inspect.signature(mk.loops).parameters
     assert "degree" in inspect.signature(mk.bs).parameters
     assert inspect.signature(mk.gather).parameters["wrap"].default == 1
+
+
+def test_functions_with_attributes_are_called_as_others_are() -> None:
+    own = {"threads": 1, "runs": 1}
+    product = mk.spmv("hpcg:3", format="crs", **own)
+    assert product == mk.case("spmv.crs", matrix="hpcg:3", **own)
+    assert product == mk.spmv.case("hpcg:3", "crs", **own)
+    lattice = (4, 4, 4, 4)
+    hops = mk.dw(lattice, layout="lexicographic", **own)
+    assert hops == mk.case("dw.hop", lattice=lattice, layout="lexicographic", **own)
+    assert hops == mk.dw.case(lattice, layout="lexicographic", **own)
+    assert product.measure().valid and hops.measure().valid
+    wanted = {"FORMATS", "Product", "SpmvModel", "case", "convert", "measure", "multiply", "tune"}
+    assert {*attributes("spmv")} == wanted
+    wanted = {"CUTS", "LAYOUTS", "case", "hop", "lay_out", "measure", "take_back"}
+    assert {*attributes("dw")} == wanted
+    assert not attributes("stream")
 
 
 def test_every_parameter_is_described() -> None:

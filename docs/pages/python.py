@@ -6,6 +6,7 @@ The pages are reStructuredText, since docstrings with footnotes are.
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +17,8 @@ from pages.text import put
 _HEAD = """Python
 ======
 
-``import memkern as mk`` has these names. Modules have pages of their own.
+``import memkern as mk`` has these names. Modules and the attributes of functions have
+pages of their own.
 
 .. toctree::
    :maxdepth: 1
@@ -27,9 +29,15 @@ _HEAD = """Python
 def write(folder: Path) -> list[Path]:
     """Write the page of the package, and one for each of its public modules."""
     public = {name: getattr(memkern, name) for name in memkern.__all__}
-    modules = {name: found for name, found in public.items() if inspect.ismodule(found)}
+    homes = memkern._all_homes()
+    # Modules, and those whose names are attributes of a function.
+    modules = {
+        name: import_module(f"memkern.{homes[name].partition(':')[0]}")
+        for name, found in public.items()
+        if inspect.ismodule(found) or (inspect.isfunction(found) and "case" in vars(found))
+    }
     described: dict[int, str] = {}
-    own = {name: found for name, found in public.items() if name not in modules}
+    own = {name: found for name, found in public.items() if not inspect.ismodule(found)}
     text = [_HEAD, *(f"   {name}\n" for name in modules), "\n", _summaries(own)]
     text += ["\nFunctions and classes\n", "-" * 21, "\n"]
     text += [_entry("memkern", name, found, described) for name, found in own.items()]

@@ -2,8 +2,10 @@
 
 from memkern.errors import DeviceError as DeviceError
 from memkern.errors import InputError as InputError
+from typing import TypeAlias
 from collections.abc import Sequence
 from memkern.families.spatter.kernels import PatternLike
+from typing import Any
 import memkern.inputs.indices as indices
 import numpy.typing as npt
 from memkern import models as models
@@ -19,10 +21,8 @@ from memkern.engine.public import measure as measure
 from memkern.engine.public import prepare as prepare
 from memkern.engine.public import sweep as sweep
 from memkern.engine.public import vary as vary
-from memkern.families.dw import operator as dw
 from memkern.families.messages.data import halo_time as halo_time
 from memkern.families.spatter import suites as suites
-from memkern.families.spmv import product as spmv
 from memkern.formats import ResultSet as ResultSet
 from memkern.formats import concat as concat
 from memkern.formats import load as load
@@ -48,6 +48,8 @@ from memkern.studies.interleaved import compare_runs as compare_runs
 from memkern.studies.machine_file import measure_machine as measure_machine
 from memkern.studies.scaling import scaling as scaling
 from memkern.studies.tune import tune as tune
+import memkern.families.dw.operator as _dw
+import memkern.families.spmv.product as _spmv
 
 __version__: str
 __all__ = [
@@ -221,6 +223,67 @@ def bs(
     halo: str | None = None,
     index_dtype: str = 'int32',
 ) -> Case: ...
+
+class dw:
+    CUTS = _dw.CUTS
+    LAYOUTS = _dw.LAYOUTS
+    case = staticmethod(_dw.case)
+    hop = staticmethod(_dw.hop)
+    lay_out = staticmethod(_dw.lay_out)
+    measure = staticmethod(_dw.measure)
+    take_back = staticmethod(_dw.take_back)
+    def __new__(  # type: ignore[misc]
+        cls,
+        lattice: Sequence[int],
+        *,
+        ls: int = 8,
+        parity: str = 'full',
+        layout: str = 'RRII',
+        cut: str = 'auto',
+        vector: int = 0,
+        order: str = 'tzyx',
+        block: Sequence[int] = (0, 0, 0, 0),
+        share_planes: bool = False,
+        prefetch_into: str = 'L2',
+        dtype: str = 'float64',
+        name: str = '',
+        suite: str = '',
+        machine_file: str = '',
+        threads: int = 0,
+        pin: str = 'auto',
+        pages: str = 'default',
+        numa: str = 'first-touch',
+        variant: str = 'best',
+        isa: str = 'best',
+        prefetch: int = 0,
+        unroll: int = 0,
+        offset: int = 0,
+        repetition: str = 'fork',
+        schedule: str = 'static',
+        chunk: int = 0,
+        flush: bool = False,
+        seed: int = 0,
+        device: str = 'cpu',
+        timer: str = 'host',
+        block_threads: int = 0,
+        block_shared: int = 0,
+        blocks: int = 0,
+        nodes_per_block: int = 0,
+        flush_every: int = 1,
+        contexts: str = 'default',
+        prefetchers: str = 'default',
+        clock_limit: int = 0,
+        cache_ways: int = 0,
+        counters: str = '',
+        runs: int | None = None,
+        ci: float = 0.02,
+        precision: float | None = None,
+        budget_s: float | None = None,
+        max_samples: int = 2000,
+        invocations: int = 0,
+        placements: int = 0,
+        peak_GBps: float | None = None,
+    ) -> Case: ...
 
 def gather(
     pattern: PatternLike,
@@ -763,6 +826,68 @@ def scatter(
     placements: int = 0,
     peak_GBps: float | None = None,
 ) -> Case: ...
+
+class spmv:
+    FORMATS = _spmv.FORMATS
+    Product: TypeAlias = _spmv.Product
+    SpmvModel: TypeAlias = _spmv.SpmvModel
+    case = staticmethod(_spmv.case)
+    convert = staticmethod(_spmv.convert)
+    measure = staticmethod(_spmv.measure)
+    multiply = staticmethod(_spmv.multiply)
+    tune = staticmethod(_spmv.tune)
+    def __new__(  # type: ignore[misc]
+        cls,
+        matrix: Any,
+        format: str = 'sell',
+        *,
+        C: int = 8,
+        sigma: int = 1,
+        move_columns: bool = False,
+        balance: str = 'rows',
+        halo: str | None = None,
+        accumulate: bool = True,
+        index_dtype: str = 'int32',
+        dtype: str = 'float64',
+        name: str = '',
+        suite: str = '',
+        machine_file: str = '',
+        threads: int = 0,
+        pin: str = 'auto',
+        pages: str = 'default',
+        numa: str = 'first-touch',
+        variant: str = 'best',
+        isa: str = 'best',
+        prefetch: int = 0,
+        unroll: int = 0,
+        offset: int = 0,
+        repetition: str = 'fork',
+        schedule: str = 'static',
+        chunk: int = 0,
+        flush: bool = False,
+        seed: int = 0,
+        device: str = 'cpu',
+        timer: str = 'host',
+        block_threads: int = 0,
+        block_shared: int = 0,
+        blocks: int = 0,
+        nodes_per_block: int = 0,
+        flush_every: int = 1,
+        contexts: str = 'default',
+        prefetchers: str = 'default',
+        clock_limit: int = 0,
+        cache_ways: int = 0,
+        counters: str = '',
+        runs: int | None = None,
+        ci: float = 0.02,
+        precision: float | None = None,
+        budget_s: float | None = None,
+        max_samples: int = 2000,
+        invocations: int = 0,
+        placements: int = 0,
+        peak_GBps: float | None = None,
+        mve: int | str = 0,
+    ) -> Case: ...
 
 def stream(
     kernel: str = 'rotation',

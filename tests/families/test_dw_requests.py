@@ -13,7 +13,7 @@ import memkern as mk
 from memkern import _memkern
 from memkern.errors import InputError
 from memkern.families.dw import kernels as family
-from memkern.families.dw.verb import _row
+from memkern.families.dw.verb import TABLE
 
 pytestmark = pytest.mark.usefixtures("ceilings")
 
@@ -40,16 +40,12 @@ def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
 @pytest.mark.parametrize(
     "options, match",
     [
-        ({"layout": "RIIR"}, "layout 'RIIR' is not one of RRII, RIRI, lexicographic"),
-        ({"layout": ["RRII"]}, "is not one of RRII"),
         ({"cut": "w"}, "cut 'w' is not one of auto, s, t, z, y and x"),
         ({"cut": ""}, "cut '' is not one of"),
         ({"cut": "st"}, "cut 'st' is not one of"),
         ({"cut": "TZ"}, "cut 'TZ' is not one of"),
         ({"vector": 1024}, "vector of 1024 bits is not one of"),
-        ({"vector": -128}, "vector of -128 bits is not one of"),
         ({"vector": 192}, "vector of 192 bits is not one of"),
-        ({"vector": True}, "vector"),
         (
             {"cut": "s", "vector": 128, "ls": 3},
             "Ls must be a multiple of the 2 complex numbers of a vector, not 3",
@@ -61,7 +57,6 @@ def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
         ({"layout": "lexicographic", "cut": "t"}, "has no vectors: leave out cut and vector"),
         ({"layout": "lexicographic", "cut": "s"}, "has no vectors: leave out cut and vector"),
         ({"layout": "lexicographic", "vector": 128}, "has no vectors: leave out"),
-        ({"parity": "both"}, "parity must be full, even or odd, not 'both'"),
         ({"parity": "even", "lattice": (4, 4, 4, 3)}, "extents that are all even, not 4 4 4 3"),
         ({"order": "txyy"}, "order must name t, z, y and x once each, not 'txyy'"),
         ({"order": "tzy"}, "once each, not 'tzy'"),
@@ -72,30 +67,16 @@ def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
         ({"lattice": 4}, "four integers of at least 1, of x, y, z and t, not 4"),
         ({"block": (0, 0, 0, -1)}, "block must be at least 0, not -1"),
         ({"block": (0, 0, 0, 1.5)}, "block must be an integer, not 1.5"),
-        ({"prefetch_into": "L3"}, "prefetch_into 'L3' is not one of L1, L2"),
-        ({"prefetch": -1}, "prefetch must be at least 0"),
-        ({"dtype": "int32"}, "dtype 'int32' is not one of"),
         ({"dtype": "complex128"}, "dtype 'complex128' is not one of float64, float32"),
-        ({"dtype": int}, "dtype"),
         ({"index_dtype": "int32"}, "index_dtype"),
-        ({"ls": 0}, "Ls must be at least 1, not 0"),
-        ({"ls": 2.0}, "Ls must be an integer, not 2.0"),
         ({"lattice": (4, 4, 4)}, "extents must be four integers of at least 1"),
         ({"lattice": (4, 4, 4, 0)}, "at least 1"),
-        ({"lattice": (4, 4, 4, -4)}, "at least 1"),
         ({"lattice": (4, 4, 4, 4.0)}, "four integers"),
-        ({"threads": -1}, "threads must be at least 0"),
         ({"unroll": 2}, "unroll 2"),
         ({"variant": "scalar"}, "no variant 'scalar'"),
         ({"layout": "lexicographic", "variant": "simd"}, "no variant 'simd'"),
         ({"layout": "lexicographic", "variant": "nt"}, "no variant 'nt'"),
-        ({"isa": "mmx"}, "isa 'mmx' is not one of"),
-        ({"elements": 5}, "no option 'elements'"),
         ({"offset": 12}, "offset must be a multiple of 8"),
-        ({"cut": 5}, "cut"),
-        ({"cut": None}, "cut"),
-        ({"order": None}, "order"),
-        ({"order": 5}, "order"),
         ({"block": "2220"}, "block"),
     ],
 )  # fmt: skip
@@ -183,8 +164,8 @@ def test_a_row_of_memory_without_a_roofline_is_not_in_cache(ceilings: None) -> N
     case = mk.case("dw.hop", lattice=[2, 2, 2, 2], ls=2, threads=1, variant="simd", runs=1)
     record = case.measure().record | {"memory_load_B": 0.0, "memory_store_B": 0.0}
     record["roofline_fraction"] = math.nan
-    assert "in cache" in _row(0, record)
-    assert "in cache" not in _row(0, record | {"memory_load_B": 1e6})
+    assert "in cache" in TABLE.row(0, record)
+    assert "in cache" not in TABLE.row(0, record | {"memory_load_B": 1e6})
 
 
 def test_the_verbs_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -206,19 +187,8 @@ def test_the_verbs_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     records = measured(capsys, "dw", *SMALL, "--variant", "simd", "--prefetch", "0,2", *QUICK)
     assert [(r["prefetch"], r["prefetch_into"]) for r in records] == [(0, "L2"), (2, "L2")]
-    records = measured(
-        *(
-            capsys,
-            "dw",
-            *SMALL,
-            "--layout",
-            "lexicographic",
-            "--variant",
-            "scalar",
-            "--share-planes",
-        ),
-        *("-t", "1,2", "--runs", "2"),
-    )
+    plain = ("--layout", "lexicographic", "--variant", "scalar", "--share-planes")
+    records = measured(capsys, "dw", *SMALL, *plain, "-t", "1,2", "--runs", "2")
     assert [(r["threads"], r["chunk"]) for r in records] == [(1, 64), (2, 32)]
 
 
@@ -231,8 +201,6 @@ def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[st
         (("--lattice", "4", "4", "4", "-4"), "at least 1"),
         (("--lattice", "5", "5", "5", "5", "--cut", "t"), "multiple of"),
         ((*SMALL, "--ls", "0"), "ls must be a list of whole numbers of at least 1"),
-        ((*SMALL, "--ls", "-3"), "--ls"),
-        ((*SMALL, "--layout", "RRII,x"), "layout 'x'"),
         ((*SMALL, "--vector", "wide"), "vector"),
         ((*SMALL, "--block", "2", "2", "2"), "--block: expected 4 arguments"),
         ((*SMALL, "--prefetch-into", "L3"), "L3"),

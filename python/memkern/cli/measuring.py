@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern import progress, statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID, QUICK_S, refuse, refuse_idle, taken
-from memkern.cli.tables import STREAMS, Table, marks, plus_minus, scope_of, varying  # noqa: F401
+from memkern.cli.tables import STREAMS, Table, marks, scope_of, varying
 from memkern.errors import InputError
 from memkern.machine.caches import level_of
 from memkern.machine.health import DISTURBED

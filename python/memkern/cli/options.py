@@ -355,12 +355,15 @@ def arguments_of(row: Declared) -> dict[str, Any]:
     option = row.option
     found: dict[str, Any] = {"help": option.text}
     if isinstance(row.default, bool):
-        return {"action": "store_true", "default": None, **found}
+        action = "store_false" if row.default else "store_true"
+        return {"action": action, "default": None, **found}
     if option.choices and not option.several:
         return {"choices": list(filter(None, option.choices)), **found}
     found["metavar"] = option.metavar
     least = max(option.least or 0, option.least_given)
-    if option.below is not None:
+    if "nargs" in option.arguments:
+        found["type"] = checked(read_integer)
+    elif option.below is not None:
         found["type"] = positive
     elif option.low is not None and option.parse is None:
         found["type"] = checked(read_number)

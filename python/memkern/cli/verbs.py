@@ -73,6 +73,7 @@ def input_cases(
     parts: Callable[[str], Iterable[Mapping[str, Sequence[Any]]]] = lambda kernel: ({},),
     owners: Mapping[str, Collection[str]] | None = None,
     but: Collection[str] = (),
+    build: Callable[..., Case] = registry.case,
     **knobs: Any,
 ) -> list[Sequence[Case]]:
     """Return the cases of kernels with the inputs and options of the command line.
@@ -89,6 +90,8 @@ def input_cases(
         Kernels that have an option of all cases which only some have.
     but : collection of str
         Options that are not taken from the command line.
+    build : callable
+        Kernel, and inputs and options by keyword, to case.
     **knobs
         Options of all cases that are not given on the command line.
 
@@ -133,10 +136,10 @@ def input_cases(
                 lists[name] = option.parse(value) if option.parse else each(value)
             else:
                 fixed[name] = value
-        build = functools.partial(registry.case, kernel, **fixed)
+        made = functools.partial(build, kernel, **fixed)
         for part in parts(kernel):
             others = {name: values for name, values in lists.items() if name not in part}
-            found.append(product(build, {**part, **others}))
+            found.append(product(made, {**part, **others}))
     return found
 
 

@@ -5,6 +5,7 @@ Figures have the option ``machine``. Without it, they use the machine file of th
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -157,7 +158,10 @@ def seconds_of(predicted: EcmPrediction, threads: int, scaling: Scaling = "limit
 
 
 def with_ecm(
-    frame: DataFrame, source: MachineFile | None, value: str, core: Core | None = None
+    frame: DataFrame,
+    source: MachineFile | None,
+    value: str,
+    core: Callable[[MachineFile, Mapping[Any, Any]], float],
 ) -> DataFrame:
     """Return records with predictions of a value that is proportional to 1 / time_min_s.
 
@@ -169,8 +173,8 @@ def with_ecm(
         None for no predictions.
     value : str
         Such as ``performance_GFLOPs``.
-    core : callable, optional
-        As for `predictions`.
+    core : callable
+        (source, record) to T_core as for `predictions`.
 
     Returns
     -------
@@ -181,7 +185,7 @@ def with_ecm(
     if source is None:
         return frame.assign(ecm=math.nan, N_s=math.nan)
     rows = frame.to_dict("records")
-    found = predictions(source, rows, core)
+    found = predictions(source, rows, functools.partial(core, source))
     values, cores = [], []
     for row, predicted in zip(rows, found, strict=True):
         if predicted is None:

@@ -68,7 +68,7 @@ class Option:
     parse : callable, optional
         Text on the command line to the list of values, if it is not a list of words or integers.
     arguments : mapping
-        Further arguments of ``add_argument``.
+        Further arguments of ``add_argument``; with ``nargs`` the words are whole numbers.
     per : float
         Divisor of a value from the command line, such as 100 for percent.
     unit : str

@@ -57,23 +57,6 @@ class Suite:
 
 def register(spec: KernelSpec) -> KernelSpec:
     """Add a spec to the registry of tests, command line and documentation."""
-    if spec.build is not None and "kernel" in inspect.signature(spec.build).parameters:  # OLD
-        from memkern.spec.options import Option
-
-        old = inspect.signature(spec.build).parameters.values()
-        known = {"dtype", *Knobs.__dataclass_fields__, *Stop.__dataclass_fields__}
-        spec = dataclasses.replace(
-            spec,
-            inputs=tuple(
-                Declared(
-                    p.name, p.default, Option("", type=str(p.annotation).removesuffix(" | None"))
-                )
-                for p in old
-                if p.kind is p.KEYWORD_ONLY
-                and p.name not in known
-                and not (p.name in ("alpha", "beta") and p.name not in spec.numbers)
-            ),
-        )
     _registry[spec.name] = spec
     return spec
 
@@ -193,11 +176,8 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     spec = spec_of(plain(kernel, "kernel"), plain(definition, "definition"))
     options = {name: plain(value, name) for name, value in options.items()}
     _check_options(spec, options)
-    if spec.build is not None and "kernel" in inspect.signature(spec.build).parameters:
-        built = spec.build(spec.name, **options)  # OLD
-    else:
-        inputs = given(spec, options)
-        built = inputs.case() if spec.build is None else spec.build(inputs)
+    inputs = given(spec, options)
+    built = inputs.case() if spec.build is None else spec.build(inputs)
     if not all(map(_is_plain, options.values())):
         return built
     return dataclasses.replace(built, request={"definition": definition, **options})

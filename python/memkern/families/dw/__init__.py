@@ -1,3 +1,3 @@
 """The domain-wall operator of lattice QCD."""
 
-PUBLIC = {"dw": "operator"}
+PUBLIC = {"dw": "operator:case"}

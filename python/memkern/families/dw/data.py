@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
-from memkern.formats.resultset import environments_of
+from memkern.formats.resultset import environments_of, need_rows
 from memkern.models import LayerConditions
 from memkern.models.layer_conditions import FLOPS
 from memkern.models.machine_file import MachineFile
@@ -183,36 +183,30 @@ def extents_of(text: str, what: str) -> tuple[int, int, int, int]:
     return x, y, z, t
 
 
-def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] | None:
-    """Return T_core of records, in cycles of an invocation by one core; None without a file.
+def core_of(source: MachineFile, row: Mapping[Any, Any]) -> float:
+    """Return T_core of a record, in cycles of an invocation by one core.
 
-    If the file has the time of the record's loop body in a cache, T_core is this measured time.
-    Otherwise it is the time of the arithmetic instructions, where additions are fused with the
-    products of links and spinors and take as long as multiply-adds. Interleaved complex numbers
+    If the machine file has the time of the record's loop body in a cache, T_core is this measured
+    time. Otherwise it is the time of the arithmetic instructions, where additions are fused with
+    the products of links and spinors and take as long as multiply-adds. Interleaved complex numbers
     (RIRI) use instructions for complex numbers if the file has them (``fcmla`` and ``fcadd``),
     otherwise permutations, which are issued in parallel with the arithmetic and are as slow as the
     file's ``permute``. NaN if the file lacks an instruction. Permutations between sites and the
     latency of dependent instructions are not counted.
     """
-    if source is None:
-        return None
-
-    def core(row: Mapping[Any, Any]) -> float:
-        measured = source.in_core_of(row)
-        if measured is not None:
-            return float(_updates(row) * measured.cycles)
-        bits = int(row["vector_bits"])
-        lanes = bits // (32 if row["dtype"] == "float32" else 64)
-        try:
-            if row["layout"] == "RIRI":
-                each = _interleaved_cycles(source, bits, row["cut"] == "s") / (lanes // 2)
-            else:
-                each = _INSTRUCTIONS * _reciprocal(source, "fma", bits) / lanes
-        except InputError:
-            return math.nan
-        return float(_updates(row) * each)
-
-    return core
+    measured = source.in_core_of(row)
+    if measured is not None:
+        return float(_updates(row) * measured.cycles)
+    bits = int(row["vector_bits"])
+    lanes = bits // (32 if row["dtype"] == "float32" else 64)
+    try:
+        if row["layout"] == "RIRI":
+            each = _interleaved_cycles(source, bits, row["cut"] == "s") / (lanes // 2)
+        else:
+            each = _INSTRUCTIONS * _reciprocal(source, "fma", bits) / lanes
+    except InputError:
+        return math.nan
+    return float(_updates(row) * each)
 
 
 def _interleaved_cycles(source: MachineFile, bits: int, shared: bool) -> float:
@@ -302,11 +296,8 @@ def of_lattices(frame: DataFrame, prefixes: Sequence[str]) -> tuple[DataFrame, l
     """
     if prefixes:
         kept = frame[frame["lattice"].str.startswith(tuple(prefixes))]
-        if kept.empty:
-            known = ", ".join(dict.fromkeys(frame["lattice"]))
-            raise InputError(
-                f"no record is of a lattice {' or '.join(map(repr, prefixes))}, only of {known}"
-            )
+        wanted, known = " or ".join(map(repr, prefixes)), ", ".join(dict.fromkeys(frame["lattice"]))
+        need_rows(kept, f"no record is of a lattice {wanted}, only of {known}")
         return kept, []
     cases = frame.drop_duplicates(["machine", "lattice_label", "form", "option"])
     many = cases.groupby(["machine", "lattice_label"]).size()
@@ -395,12 +386,11 @@ def by_quantity(frame: DataFrame) -> DataFrame:
     """
     from pandas import concat
 
-    parts = [frame.assign(quantity="performance")]
-    for level in ("memory", "L2"):
-        counted = frame[frame[QUANTITIES[level].column] > 0]
-        if len(counted):
-            parts.append(counted.assign(quantity=level, ecm=math.nan))
-    return concat(parts)
+    counted = {level: frame[frame[QUANTITIES[level].column] > 0] for level in ("memory", "L2")}
+    parts = [
+        rows.assign(quantity=level, ecm=math.nan) for level, rows in counted.items() if len(rows)
+    ]
+    return concat([frame.assign(quantity="performance"), *parts])
 
 
 def counts_by_model(frame: DataFrame) -> dict[LayerConditions, float]:

@@ -121,7 +121,7 @@ def by_layouts(
     frame, notes = hops(records, _MEASURE)
     frame, left = of_lattices(frame, split(lattices))
     frame = by_build(frame.assign(row=frame["form"]), "row", "\n")
-    frame = with_ecm(by_form(frame, threads), source, VALUE, core_of(source))
+    frame = with_ecm(by_form(frame, threads), source, VALUE, core_of)
     drawn = [name for name in OPTIONS if name in set(frame["option"])]
     most = frame.groupby(["machine", "lattice_label"])["row"].nunique().max()
     frame = by_quantity(frame)
@@ -207,7 +207,7 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
     need_rows(
         frame, f"{which} was measured with two numbers of workers: `{_MEASURE_WORKERS}` does so"
     )
-    frame = by_quantity(with_ecm(frame, source, VALUE, core_of(source)))
+    frame = by_quantity(with_ecm(frame, source, VALUE, core_of))
     kinds = in_order(frame["kind"])
     fig, cells = machine_panels(frame, 2.5, "quantity")
     for ax, rows in cells:
@@ -250,7 +250,7 @@ def against_extent(
     frame = over_extents(frame, others, threads)
     which = f"no lattices of {others!r}" if others else "no lattices"
     need_rows(frame, f"{which} that differ in Lx alone were measured: `{_MEASURE_EXTENT}` does")
-    frame = by_quantity(with_ecm(frame, source, VALUE, core_of(source)))
+    frame = by_quantity(with_ecm(frame, source, VALUE, core_of))
     kinds = in_order(frame["kind"])
     fig, cells = machine_panels(frame, 2.5, "quantity")
     for ax, rows in cells:

@@ -13,22 +13,23 @@ on its sites are computed from spinors on the others.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memkern import small
-from memkern.checks import integer, one_of, shown
+from memkern.checks import integer, several, shown
 from memkern.errors import InputError
-from memkern.inputs.lattice import GAMMA, check_extents, check_parity, walk
+from memkern.inputs.lattice import GAMMA, PARITIES, check_extents, check_parity, walk
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values, compared, fresh
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Model
+from memkern.spec.inputs import REQUIRED, Given, row
 from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation
-from memkern.spec.registry import case, find, register, shows_options_of
+from memkern.spec.registry import case, register, shows_options_of
 
 if TYPE_CHECKING:
     from memkern.models.layer_conditions import LayerConditions
@@ -55,14 +56,6 @@ _SAMPLES = 400
 _HELD_B = 2**18  # fits in the L2 of most processors
 
 
-def _ahead(layout: Layout, real_B: int) -> int:
-    """Return the prefetch distance in sites."""
-    from memkern.host.capacity import last_level_cache_B
-
-    footprint_B = layout.sites * _visit_B(layout, real_B)
-    return 3 if footprint_B > last_level_cache_B() else 0
-
-
 def _prefetched(layout: Layout, visits: IndexArray, real_B: int) -> int:
     """Return the directions whose neighbours L2 no longer holds, as bits of a number.
 
@@ -87,86 +80,135 @@ def _visit_B(layout: Layout, real_B: int) -> int:
     return prod(layout.cuts) * (LINKS + 2 * layout.ls * SPINOR) * 2 * real_B
 
 
-def dw_case(  # noqa: PLR0913
-    kernel: str,
-    *,
-    lattice: Sequence[int],
-    ls: int = 8,
-    layout: str = "RRII",
-    cut: str = "auto",
-    vector: int = 0,
-    parity: str = "full",
-    order: str = "tzyx",
-    block: Sequence[int] = (0, 0, 0, 0),
-    share_planes: bool = False,
-    prefetch_into: str = "L2",
-    dtype: str = "float64",
-    **options: Any,
-) -> Case:
-    """Build a case of the hopping term.
+def _extents(value: Any, name: str) -> tuple[int, ...]:
+    """Return the extents of a lattice after a check."""
+    return tuple(small.cut(n, 4) for n in check_extents(value))
 
-    Parameters
-    ----------
-    kernel : str
-        ``dw.hop``.
-    lattice : sequence of int
-        (Lx, Ly, Lz, Lt).
-    ls : int
-        Extent of the fifth dimension.
-    layout : str
-        ``RRII``, ``RIRI`` or ``lexicographic``.
-    cut : str
-        Source of the complex numbers of a vector: several s (``s``), or one site from each part
-        that results from halving the dimensions in a word such as ``tz`` or ``x`` in turn. ``auto``
-        is ``s`` if the numbers per vector divide Ls, else ``tzyx`` as in Grid, or the lexicographic
-        layout if the extents can't be halved so often.
-    vector : int
-        Bits of a vector: 128, 256 or 512; 0 for the widest here.
-    parity : str
-        ``full``, or ``even`` or ``odd``: the sites that get a result, from spinors on the others.
-    order : str
-        Dimensions from the outermost loop to the innermost one.
-    block : sequence of int
-        Block size in x, y, z and t, in sites; 0 for the whole extent. Blocks are processed in turn.
-    share_planes : bool
-        Whether all workers share each slice of the outermost loop instead of processing separate
-        slices.  If a slice can't be divided evenly, they share its number of sites, rounded up,
-        regardless of the ends of slices.
-    prefetch_into : str
-        ``L2`` or ``L1``; the knob ``prefetch`` is the number of sites ahead, by default 3 if the
-        fields are larger than the last-level caches, else 0, since prefetching then costs more than
-        it gains. Spinors that were read within the last 256 KiB are in L2 and not prefetched.
-    dtype : str
-        ``float64`` or ``float32``, of real and imaginary parts.
-    **options
-        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
 
-    Raises
-    ------
-    InputError
-        Something is out of range, or the lattice can't be cut as requested.
-    """
-    extents = check_extents([small.cut(n, 4) for n in check_extents(lattice)])
-    which = check_parity(parity, extents)
-    ls = integer(ls, "Ls", 1, 2**20)
-    for what, given, known in (
-        ("layout", layout, LAYOUTS),
-        ("dtype", dtype, find(kernel).limits.dtypes),
-        ("prefetch_into", prefetch_into, ("L1", "L2")),
-    ):
-        one_of(given, what, known)
-    if cut not in ("auto", "s") and not (isinstance(cut, str) and cut and set(cut) <= set("tzyx")):
+def _block(value: Any, name: str) -> list[int]:
+    """Return the extents of a block after a check."""
+    sites = several(value, name)
+    if len(sites) != 4:
+        raise InputError(f"{name} must be four numbers of sites, of x, y, z and t, not {value!r}")
+    return [integer(n, name, 0, 2**31 - 1) for n in sites]
+
+
+_XYZT = {"nargs": 4, "metavar": ("X", "Y", "Z", "T")}
+
+_INPUTS = (
+    row(
+        "lattice",
+        REQUIRED,
+        "extents; once for each lattice",
+        read=_extents,
+        type="Sequence[int]",
+        several=True,
+        arguments={**_XYZT, "action": "append", "required": True},
+        meaning="(Lx, Ly, Lz, Lt).",
+    ),
+    row(
+        "ls",
+        8,
+        "extent of the fifth dimension (8)",
+        least=1,
+        most=2**20,
+        several=True,
+        metavar="N,...",
+        column="Ls",
+        meaning="Extent of the fifth dimension.",
+    ),
+    row(
+        "parity",
+        "full",
+        "sites that are computed: {choices} (full)",
+        choices=PARITIES,
+        several=True,
+        metavar="NAME,...",
+        meaning="``full``, or ``even`` or ``odd``: the sites that get a result, from spinors on "
+        "the others.",
+    ),
+    row(
+        "layout",
+        "RRII",
+        "{choices} (RRII)",
+        choices=LAYOUTS,
+        several=True,
+        metavar="NAME,...",
+        column="-",
+        meaning="``RRII``, ``RIRI`` or ``lexicographic``.",
+    ),
+    row(
+        "cut",
+        "auto",
+        f"dimensions of vectors: {'; '.join(CUTS)} (auto)",
+        several=True,
+        metavar="WORD,...",
+        meaning="Source of the complex numbers of a vector: several s (``s``), or one site from "
+        "each part that results from halving the dimensions in a word such as ``tz`` or ``x`` in "
+        "turn. ``auto`` is ``s`` if the numbers per vector divide Ls, else ``tzyx`` as in Grid, or "
+        "the lexicographic layout if the extents can't be halved so often.",
+    ),
+    row(
+        "vector",
+        0,
+        "bits of a vector: 128, 256 or 512 (the widest here)",
+        least=0,
+        several=True,
+        metavar="BITS,...",
+        column="-",
+        meaning="Bits of a vector: 128, 256 or 512; 0 for the widest here.",
+    ),
+    row(
+        "order",
+        "tzyx",
+        "loops from the outermost to the innermost (tzyx)",
+        arguments={"metavar": "TZYX"},
+        meaning="Dimensions from the outermost loop to the innermost one.",
+    ),
+    row(
+        "block",
+        (0, 0, 0, 0),
+        "sites of a block, which is finished before the next one; 0 for all",
+        read=_block,
+        type="Sequence[int]",
+        arguments=_XYZT,
+        meaning="Block size in x, y, z and t, in sites; 0 for the whole extent. Blocks are "
+        "processed in turn.",
+    ),
+    row(
+        "share_planes",
+        False,
+        "all workers share each slice of the outermost loop",
+        meaning="Whether all workers share each slice of the outermost loop instead of processing "
+        "separate slices. If a slice can't be divided evenly, they share its number of sites, "
+        "rounded up, regardless of the ends of slices.",
+    ),
+    row(
+        "prefetch_into",
+        "L2",
+        "cache to prefetch into, --prefetch sites ahead (L2)",
+        choices=("L1", "L2"),
+        meaning="``L2`` or ``L1``; the knob `prefetch` is the number of sites ahead, by default 3 "
+        "if the fields are larger than the last-level caches, else 0, since prefetching then costs "
+        "more than it gains. Spinors that were read within the last 256 KiB are in L2 and not "
+        "prefetched.",
+    ),
+)
+
+
+def _hop(given: Given) -> Case:
+    from memkern.host.capacity import last_level_cache_B
+
+    layout, cut, vector, order = given.layout, given.cut, given.vector, given.order
+    if cut not in ("auto", "s") and not (cut and set(cut) <= set("tzyx")):
         raise InputError(f"cut {shown(cut)} is not one of {', '.join(CUTS)}")
-    if sorted(str(order)) != sorted("tzyx"):
+    if sorted(order) != sorted("tzyx"):
         raise InputError(f"order must name t, z, y and x once each, not {shown(order)}")
-    if not isinstance(block, Iterable) or len(block) != 4:
-        raise InputError(f"block must be four numbers of sites, of x, y, z and t, not {block!r}")
-    block = [integer(n, "block", 0, 2**31 - 1) for n in block]
     if layout != "lexicographic":
-        known_widths = widths(options.get("isa", "best"))
+        known_widths = widths(given.option("isa"))
         vector = vector or max(known_widths, default=0)
         if vector and not known_widths:
-            raise InputError(f"instruction set {options['isa']!r} has no vectors here")
+            raise InputError(f"instruction set {given.option('isa')!r} has no vectors here")
         if vector and vector not in known_widths:
             raise InputError(
                 f"vector of {vector} bits is not one of {', '.join(map(str, known_widths))} here"
@@ -175,35 +217,36 @@ def dw_case(  # noqa: PLR0913
             if cut != "auto":
                 raise InputError("this machine has no vectors: leave out cut")
             layout = "lexicographic"
-    real_B = np.dtype(dtype).itemsize
-    found = choose_layout(extents, ls, layout, cut, vector, real_B, which)
+    real_B = np.dtype(given.dtype).itemsize
+    parity = check_parity(given.parity, given.lattice)
+    found = choose_layout(given.lattice, given.ls, layout, cut, vector, real_B, parity)
     # Building the tables takes about 320 bytes per site.
     check_memory(320 * found.sites, f"a lattice of {found.sites} sites")
-    plain = found.reals == 1
     neighbours, permutations = found.neighbours()
-    visits = walk(sites_of(found.local, found.parity).T, order, block)
-    options.setdefault("prefetch", _ahead(found, real_B))
-    if share_planes:
-        if options.get("chunk"):
+    visits = walk(sites_of(found.local, found.parity).T, order, given.block)
+    in_caches = found.sites * _visit_B(found, real_B) <= last_level_cache_B()
+    options = {"prefetch": 0 if in_caches else 3}
+    if given.share_planes:
+        if given.option("chunk"):
             raise InputError("share_planes sets chunk: leave out chunk")
-        workers = options.get("threads") or len(os.sched_getaffinity(0))
+        workers = given.option("threads") or len(os.sched_getaffinity(0))
         slices = found.local["xyzt".index(order[0])]
         options["chunk"] = -(-found.sites // slices // workers)
+    plain = found.reals == 1
     bits = 8 * real_B * found.reals
     lanes = "s" if found.shared else "sites"
     cut_text = " ".join(f"{d}{c}" for d, c in zip("xyzt", found.cuts, strict=True) if c > 1)
-    return Case(
-        find(kernel),
+    return given.case(
         integers={
-            **dict(zip(("Lx", "Ly", "Lz", "Lt"), extents, strict=True)),
+            **dict(zip(("Lx", "Ly", "Lz", "Lt"), found.extents, strict=True)),
             **dict(zip(("cut_x", "cut_y", "cut_z", "cut_t"), found.cuts, strict=True)),
-            "Ls": ls,
+            "Ls": found.ls,
             "sites": found.sites,
             "inner": found.inner,
             "reals": found.reals,
             "split": int(found.split),
             "shared": int(found.shared),
-            "into_l1": int(prefetch_into == "L1"),
+            "into_l1": int(given.prefetch_into == "L1"),
             "prefetched": _prefetched(found, visits, real_B),
         },
         indices={
@@ -211,21 +254,16 @@ def dw_case(  # noqa: PLR0913
             "neighbours": neighbours[visits].ravel(),
             "permutations": permutations.ravel(),
         },
-        dtype=dtype,
         template_variant="lexicographic" if plain else f"{layout}/{lanes}/{bits}",
         columns={
-            "lattice": "x".join(map(str, extents)),
-            "Ls": ls,
+            "lattice": "x".join(map(str, found.extents)),
             "cut": "" if plain else "s" if found.shared else cut_text,
             "partitions": 1 if found.shared else found.numbers,
             "vector_bits": bits,
-            "parity": parity,
-            "order": order,
-            "block": "x".join(map(str, block)) if any(block) else "",
-            "share_planes": share_planes,
-            "prefetch_into": prefetch_into,
+            "block": "x".join(map(str, given.block)) if any(given.block) else "",
         },
-    ).with_(**options)
+        options=options,
+    )
 
 
 def _expected(
@@ -339,7 +377,8 @@ register(
             },
             measures_ceilings=True,
         ),
-        build=dw_case,
+        inputs=_INPUTS,
+        build=_hop,
         counts=Counts(
             flops=declared("dw.hop").flops,
             width=lambda case: prod(layout_of(case).cuts) * case.integers["Ls"],
@@ -352,7 +391,11 @@ register(
 
 @shows_options_of("dw.hop")
 def dw(lattice: Sequence[int], **options: Any) -> Case:
-    """Case of the hopping term."""
+    """Case of the hopping term of the domain-wall operator.
+
+    Its attributes apply the term to your own fields (`hop`, and `lay_out` and `take_back` for the
+    layout of a case) and measure (`measure`).
+    """
     return case("dw.hop", lattice=lattice, **options)
 
 
@@ -368,46 +411,34 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     if quick:
         return [dw((8,) * 4, layout=layout, **brief) for layout in LAYOUTS[:2]]
     unit = min(cache_B, memory_B // 64)
-
-    def fits(*extents: int) -> bool:
-        return prod(extents) * _SITE_B < memory_B / 4
-
     large = next(edge for edge in range(12, 2**10, 4) if edge**4 * _SITE_B > 4 * unit)
     plain, nt, plain_ahead, nt_ahead = (
         {"variant": variant, "prefetch": ahead, **brief}
         for ahead in (0, 3)
         for variant in ("simd", "nt")
     )
-    chosen = [
-        (8, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
-        (8, "RIRI", "s", (plain, plain_ahead)),
-        (large, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
-        (large, "RIRI", "s", (nt, nt_ahead)),
-        *((8, layout, "tzyx", (plain,)) for layout in LAYOUTS[:2]),
-        *((large, layout, "tzyx", (nt, nt_ahead)) for layout in LAYOUTS[:2]),
-    ]
-    cases = [
-        dw((edge,) * 4, layout=layout, cut=cut, **how)
-        for edge, layout, cut, ways in chosen
-        if edge == 8 or fits(*(edge,) * 4)
-        for how in ways
-    ]
     workers = len(os.sched_getaffinity(0))
     counts = [2**k for k in range(workers.bit_length()) if 2**k < workers]
     # At most three more: for each number of workers the bandwidth is measured first.
-    counts = counts[:: max(-(-len(counts) // 3), 1)]
-    cases += [
-        dw((large,) * 4, layout=layout, cut="s", threads=n, **nt_ahead)
-        for layout in LAYOUTS[:2]
-        for n in counts
-        if fits(*(large,) * 4)
-    ]
+    fewer = [{"threads": n, **nt_ahead} for n in counts[:: max(-(-len(counts) // 3), 1)]]
     # Lx from half the size that fits in the caches to eight times as much.
     edge = max(4 * round((unit / 2 / _SITE_B) ** 0.25 / 4), 8)
-    cases += [
-        dw((lx, edge, edge, 2 * edge), layout=layout, cut=cut, variant="simd", **brief)
-        for layout, cut in (("RRII", "s"), ("RIRI", "tzyx"))
-        for lx in (edge * 2**k // 2 for k in range(5))
-        if fits(lx, edge, edge, 2 * edge)
+    scan = [(edge * 2**k // 2, edge, edge, 2 * edge) for k in range(5)]
+    little, whole = (8,) * 4, (large,) * 4
+    chosen: list[tuple[tuple[int, ...], str, str, Sequence[Mapping[str, Any]]]] = [
+        (little, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
+        (little, "RIRI", "s", (plain, plain_ahead)),
+        (whole, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
+        (whole, "RIRI", "s", (nt, nt_ahead)),
+        *((little, layout, "tzyx", (plain,)) for layout in LAYOUTS[:2]),
+        *((whole, layout, "tzyx", (nt, nt_ahead)) for layout in LAYOUTS[:2]),
+        *((whole, layout, "s", fewer) for layout in LAYOUTS[:2]),
+        *((shape, "RRII", "s", ({"variant": "simd", **brief},)) for shape in scan),
+        *((shape, "RIRI", "tzyx", ({"variant": "simd", **brief},)) for shape in scan),
     ]
-    return cases
+    return [
+        dw(extents, layout=layout, cut=cut, **how)
+        for extents, layout, cut, ways in chosen
+        if extents == little or prod(extents) * _SITE_B < memory_B / 4
+        for how in ways
+    ]

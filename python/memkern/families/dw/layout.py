@@ -122,6 +122,7 @@ class Layout:
         found = np.empty((len(sites), 8), dtype=np.int64)
         permutations = np.empty((8, self.reals), dtype=np.int64)
         parts = sites_of(self.cuts, "full")
+        each = self.reals // len(parts)  # real numbers of a part
         for direction in range(8):
             mu, step = direction % 4, 1 if direction < 4 else -1
             beyond = sites.copy()
@@ -132,12 +133,7 @@ class Layout:
             ahead = parts.copy()
             ahead[:, mu] = (ahead[:, mu] + step) % self.cuts[mu]
             lane = ahead @ _strides(self.cuts)
-            if self.shared:
-                permutations[direction] = np.arange(self.reals)
-            elif self.split:
-                permutations[direction] = lane
-            else:
-                permutations[direction] = (2 * lane[:, None] + np.arange(2)).ravel()
+            permutations[direction] = (each * lane[:, None] + np.arange(each)).ravel()
         return found, permutations
 
 

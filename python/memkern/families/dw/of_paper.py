@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from memkern import reference
 from memkern.families.dw.data import CONDITIONS, VALUE, core_of, extents_of
-from memkern.models import EcmPrediction, LayerConditions, paper_hypotheses, published
+from memkern.models import LayerConditions, paper_hypotheses, published
 from memkern.models.layer_conditions import FLOPS
 from memkern.plots.exhibits import Selection, table
 from memkern.plots.frames import Records
@@ -79,26 +79,27 @@ def terms_of_codes(records: Records = None) -> Selection:
     """
     from pandas import DataFrame
 
-    rows = []
-    for row in reference.rows("alappat2021-domain-wall"):
-        terms = {
-            "L1": (row["L1_load_cycles"], row["L1_store_cycles"]),
-            **{level: (row[f"{level}_cycles"], 0.0) for level in _LEVELS[1:]},
+    rows = [
+        {
+            "row": "published",
+            "layout": row["layout"],
+            "compiler": row["compiler"],
+            **_terms(
+                {
+                    "L1": (row["L1_load_cycles"], row["L1_store_cycles"]),
+                    **{level: (row[f"{level}_cycles"], 0.0) for level in _LEVELS[1:]},
+                },
+                row["core_cycles"],
+            ),
+            "printed_cycles": row["cycles"],
         }
-        rows.append(
-            {
-                "row": "published",
-                "layout": row["layout"],
-                "compiler": row["compiler"],
-                **_terms(terms, row["core_cycles"]),
-                "printed_cycles": row["cycles"],
-            }
-        )
-    for layout in _CUTS:
-        predicted = _computed(layout)
-        computed = _terms(predicted.terms, predicted.core)
-        rows.append({"row": "computed", "layout": layout, "compiler": "", **computed})
-    return DataFrame(rows), []
+        for row in reference.rows("alappat2021-domain-wall")
+    ]
+    computed = [
+        {"row": "computed", "layout": layout, "compiler": "", **_computed(layout)}
+        for layout in _CUTS
+    ]
+    return DataFrame([*rows, *computed]), []
 
 
 def _model(layout: str, lattice: str = _LATTICE, ls: int = _LS) -> LayerConditions:
@@ -120,13 +121,12 @@ def _terms(terms: Mapping[str, tuple[float, float]], core: float) -> dict[str, f
     }
 
 
-def _computed(layout: str) -> EcmPrediction:
-    """Return the prediction by layer conditions and by the instructions of the A64FX."""
+def _computed(layout: str) -> dict[str, float]:
+    """Return the columns by layer conditions and by the instructions of the A64FX."""
     machine = published("A64FX")
     # An invocation of one update.
     record = {"layout": layout, "cut": "sites", "vector_bits": machine.vector_bits,
               "dtype": "float64", VALUE: FLOPS / 1e9, "time_min_s": 1.0}  # fmt: skip
-    core = core_of(machine)
-    assert core is not None
     moved = _model(layout).transfers(_LEVELS, machine.caches)
-    return machine.model_of().predict(moved, core(record))
+    predicted = machine.model_of().predict(moved, core_of(machine, record))
+    return _terms(predicted.terms, predicted.core)

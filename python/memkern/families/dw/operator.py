@@ -23,7 +23,6 @@ from memkern.spec.case import Case
 from memkern.spec.kernel import IndexArray
 
 __all__ = ["CUTS", "LAYOUTS", "case", "hop", "lay_out", "measure", "take_back"]
-__dir__ = __all__.copy  # public names only
 
 
 def hop(
@@ -53,7 +52,7 @@ def hop(
     parity : str
         ``full``, or ``even`` or ``odd`` for the sites that get a result; the others are 0.
     **options
-        As for `memkern.families.dw.kernels.dw_case`, except lattice, Ls and dtype.
+        As for `memkern.families.dw.kernels.dw`, except lattice, Ls and dtype.
 
     Returns
     -------
@@ -89,7 +88,7 @@ def hop(
             u = links[slab][..., mu, :, :] * crosses[ahead.astype(int)][:, None, None]
             before = sites.copy()
             before[:, mu] = (before[:, mu] - 1) % extents[mu]
-            v = links[_axes(before)][..., mu, :, :].conj().swapaxes(-1, -2)
+            v = links[tuple(before.T[::-1])][..., mu, :, :].conj().swapaxes(-1, -2)
             v = v * crosses[behind.astype(int)][:, None, None]
             matrices[at[:, mu]] = _parts(u)
             matrices[at[:, 4 + mu]] = _parts(v)
@@ -134,19 +133,14 @@ def take_back(case: Case, values: npt.NDArray[Any], parity: str = "full") -> npt
     return psi
 
 
-def _axes(sites: IndexArray) -> tuple[IndexArray, ...]:
-    """Return the indices (t, z, y, x) of sites."""
-    return tuple(sites.T[::-1])
-
-
 def _slabs(where: Layout, parity: str) -> Iterator[tuple[tuple[IndexArray, ...], IndexArray]]:
-    """Yield the sites of a parity for each t in turn, as indices and as coordinates."""
+    """Yield the sites of a parity for each t in turn: indices (t, z, y, x), then coordinates."""
     x, y, z, t = where.extents
     for k in range(t):
         sites = sites_of((x, y, z, 1), "full")
         sites[:, 3] = k
         sites = of_parity(parity, sites)
-        yield _axes(sites), sites
+        yield tuple(sites.T[::-1]), sites
 
 
 def _parts(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -162,10 +156,14 @@ def measure(lattice: Sequence[int], **options: Any) -> Measurement:
     lattice : sequence of int
         (Lx, Ly, Lz, Lt).
     **options
-        As for `memkern.families.dw.kernels.dw_case`.
+        As for `memkern.families.dw.kernels.dw`.
 
     Returns
     -------
     Measurement
     """
     return engine.measure(case(lattice, **options))
+
+
+# `mk.dw` is the function that builds cases, with the public names as attributes.
+vars(case).update({name: globals()[name] for name in __all__})

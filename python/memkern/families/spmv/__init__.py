@@ -1,3 +1,3 @@
 """Products of sparse matrices and vectors."""
 
-PUBLIC = {"spmv": "product"}
+PUBLIC = {"spmv": "product:case"}

@@ -8,11 +8,16 @@ are used; records with others can't be compared and are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
-from memkern.families.spmv.model import FORMATS, crs_row_cycles, sell_column_cycles
+from memkern.families.spmv.model import (
+    FORMATS,
+    crs_row_cycles,
+    format_words,
+    sell_column_cycles,
+)
 from memkern.formats.resultset import need_rows
 from memkern.models.machine_file import SCALAR_BITS, MachineFile
 from memkern.plots.frames import Records, best, counted, joined
@@ -92,14 +97,6 @@ _COMPARED = 4  # formats of a matrix whose ratios are told
 # Columns of a format, and those that formats of one matrix have in common where they are compared.
 _FORMAT = ("kernel", "C", "sigma")
 _SAME = ("name", "matrix", "nonzeros", "dtype", "index_dtype", "result", "threads", "ranks", "halo")
-
-
-def format_words(record: Mapping[str, Any]) -> str:
-    """Return the format of a record with its parameters, such as ``sell-8-1`` or ``crs mve 2``."""
-    format = str(record["kernel"]).partition(".")[2]
-    if format == "sell":
-        return f"sell-{record['C']}-{record['sigma']}"
-    return f"{format} mve {record['unroll']}" if record["unroll"] else format
 
 
 def fastest_sentences(records: Iterable[Mapping[str, Any]]) -> str:
@@ -260,9 +257,8 @@ def held(frame: DataFrame) -> Series:
 
     fits = Series(False, index=frame.index)
     for _, rows in frame.groupby("platform", sort=False):
-        ends = cache_ends(rows)
-        if ends:
-            fits[rows.index] = rows["footprint_B"] <= max(size for _, size in ends)
+        largest_B = max((size_B for _, size_B in cache_ends(rows)), default=0)
+        fits[rows.index] = rows["footprint_B"] <= largest_B
     return fits
 
 
@@ -350,50 +346,42 @@ def fill_in(frame: DataFrame) -> DataFrame:
     return frame.sort_values("sigma", kind="stable")
 
 
-def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] | None:
-    """Return T_core of records, in cycles of a product by one core; None without a machine file.
+def core_of(source: MachineFile, row: Mapping[Any, Any]) -> float:
+    """Return T_core of a record, in cycles of a product by one core.
 
-    If the file has the time of the record's loop body in a cache, T_core is this measured time.
-    Otherwise it is the time of all rows in CRS, or all columns of chunks in SELL, with mean length
-    (see `memkern.families.spmv.model`), from the file's instructions for the record's vector width;
-    NaN for other formats and missing instructions.
+    If the machine file has the time of the record's loop body in a cache, T_core is this measured
+    time. Otherwise it is the time of all rows in CRS, or all columns of chunks in SELL, with mean
+    length (see `memkern.families.spmv.model`), from the file's instructions for the record's vector
+    width; NaN for other formats and missing instructions.
     """
-    if source is None:
-        return None
-
-    def core(row: Mapping[Any, Any]) -> float:
-        measured = source.in_core_of(row)
-        if measured is not None:
-            stored = row["nonzeros"] / (row["beta"] if row["format"] == "sell" else 1.0)
-            return float(stored * measured.cycles + row["rows"] * measured.row_cycles)
-        scalar = row["variant"] == "scalar"
-        bits = SCALAR_BITS if scalar else source.bits_of(row["isa"])
-        lanes = 1 if scalar else bits // (32 if row["dtype"] == "float32" else 64)
-        try:
-            load, fma = source.instruction("load", bits), source.instruction("fma", bits)
-            reduction = 0.0
-            if not scalar and row["format"] == "crs":
-                reduction = source.instruction("horizontal add", bits).latency_cycles.value
-        except InputError:
-            return math.nan
-        latency = fma.latency_cycles.value
-        step = load.reciprocal_cycles.value + _indirect_load(source, bits)
-        if math.isnan(step + latency + reduction):
-            return math.nan
-        if row["format"] == "crs":
-            length = max(round(row["nonzeros_per_row"]), 1)
-            # As in cpp/families/spmv/cpu.cpp; compilers vectorise a row with one accumulator.
-            count = int(row["unroll"]) or (2 if scalar else 1)
-            return float(
-                row["rows"] * crs_row_cycles(length, lanes, latency, reduction, step, count)
-            )
-        if row["format"] != "sell":
-            return math.nan
-        chunk = int(row["C"])
-        columns = row["nonzeros"] / row["beta"] / chunk
-        return float(columns * sell_column_cycles(chunk, lanes, latency, step))
-
-    return core
+    measured = source.in_core_of(row)
+    if measured is not None:
+        stored = row["nonzeros"] / (row["beta"] if row["format"] == "sell" else 1.0)
+        return float(stored * measured.cycles + row["rows"] * measured.row_cycles)
+    scalar = row["variant"] == "scalar"
+    bits = SCALAR_BITS if scalar else source.bits_of(row["isa"])
+    lanes = 1 if scalar else bits // (32 if row["dtype"] == "float32" else 64)
+    try:
+        load, fma = source.instruction("load", bits), source.instruction("fma", bits)
+        reduction = 0.0
+        if not scalar and row["format"] == "crs":
+            reduction = source.instruction("horizontal add", bits).latency_cycles.value
+    except InputError:
+        return math.nan
+    latency = fma.latency_cycles.value
+    step = load.reciprocal_cycles.value + _indirect_load(source, bits)
+    if math.isnan(step + latency + reduction):
+        return math.nan
+    if row["format"] == "crs":
+        length = max(round(row["nonzeros_per_row"]), 1)
+        # As in cpp/families/spmv/cpu.cpp; compilers vectorise a row with one accumulator.
+        count = int(row["unroll"]) or (2 if scalar else 1)
+        return float(row["rows"] * crs_row_cycles(length, lanes, latency, reduction, step, count))
+    if row["format"] != "sell":
+        return math.nan
+    chunk = int(row["C"])
+    columns = row["nonzeros"] / row["beta"] / chunk
+    return float(columns * sell_column_cycles(chunk, lanes, latency, step))
 
 
 def _indirect_load(source: MachineFile, bits: int) -> float:

@@ -121,7 +121,7 @@ def against_row_length(
         "no tall and skinny matrices (tsm) were measured with rows of two lengths: "
         f"`{_MEASURE_LENGTHS}` does so",
     )
-    frame = with_ecm(frame, source, VALUE, core_of(source))
+    frame = with_ecm(frame, source, VALUE, core_of)
     lines = frame.sort_values("unroll").groupby("kind")["line"]
     names = [name for kind in in_order(frame["kind"]) for name in lines.get_group(kind).unique()]
     fig, cells = machine_panels(frame, 2.5)
@@ -158,7 +158,7 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
     need_rows(
         frame, f"{which} was measured with two numbers of workers: `{_MEASURE_SATURATION}` does so"
     )
-    frame = with_ecm(frame, source, VALUE, core_of(source))
+    frame = with_ecm(frame, source, VALUE, core_of)
     kinds = in_order(frame["kind"])
     fig, cells = machine_panels(frame, 2.5)
     for ax, rows in cells:

@@ -179,10 +179,6 @@ def _on_conversion(mine: DataFrame) -> list[str]:
         return []
     rows = best(of_workers(rows), ("label", "kind", "sigma"), value=VALUE)
     low, middle, high = (float(rows["conversion"].quantile(q)) for q in (0, 0.5, 1))
-    text = f"Conversion to SELL takes as long as {three_figures(middle)} products"
-    if len(rows) > 1:
-        text += (
-            f" in the median of {len(rows)} cases, from {three_figures(low)} to "
-            f"{three_figures(high)}"
-        )
-    return [f"{text}."]
+    ends = f"from {three_figures(low)} to {three_figures(high)}"
+    several = f" in the median of {len(rows)} cases, {ends}" * (len(rows) > 1)
+    return [f"Conversion to SELL takes as long as {three_figures(middle)} products{several}."]

@@ -20,16 +20,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memkern.checks import integer, one_of, shown
+from memkern.checks import one_of, shown
 from memkern.errors import InputError
 from memkern.families.spmv.distributed import share_of
 from memkern.families.spmv.model import FORMATS as FORMATS
 from memkern.families.spmv.model import SpmvModel
 from memkern.families.spmv.suites import MATRICES, SUITE
+from memkern.inputs.sizes import integer_list_parser
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values, distance, fresh, outcome, positions
-from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model, Part, once_for_inputs
+from memkern.spec.case import (
+    HALOS,
+    Case,
+    Checks,
+    Counts,
+    KernelSpec,
+    Limits,
+    Model,
+    Part,
+    once_for_inputs,
+)
+from memkern.spec.inputs import REQUIRED, Given, index_type, row
 from memkern.spec.kernel import (
     INDEX_DTYPES,
     Ceilings,
@@ -40,7 +52,8 @@ from memkern.spec.kernel import (
     Validation,
     fill_values,
 )
-from memkern.spec.registry import Suite, case, find, register, register_suite, shows_options_of
+from memkern.spec.options import Declared
+from memkern.spec.registry import Suite, case, register, register_suite, shows_options_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -56,145 +69,151 @@ KREUTZER = (
 )
 BALANCES = ("rows", "nnz")
 MVE = (1, 2, 3, 4, 6, 8)
-_MOST_CHUNK = 128
 # Bytes per nonzero in addition to the matrix: a case's format, and the validation of its product.
 _MEASURED_B = 46
 # Up to this number of rows, all are checked.
 _WHOLE_ROWS = 2**18
 
 
-def spmv_case(  # noqa: PLR0913
-    kernel: str,
-    *,
-    matrix: Any,
-    accumulate: bool = True,
-    C: int | None = None,
-    sigma: int | None = None,
-    move_columns: bool = False,
-    balance: str = "rows",
-    mve: int | str = 0,
-    halo: str | None = None,
-    dtype: str = "float64",
-    index_dtype: str = "int32",
-    **options: Any,
-) -> Case:
-    """Build a case of a sparse matrix-vector product.
+def _accumulators(value: Any, name: str) -> Any:
+    """Return the accumulators of a row after a check."""
+    if value != "auto" and value not in (0, *MVE):
+        known = ", ".join(map(str, MVE))
+        raise InputError(f"{name} must be auto, 0 or one of {known}, not {shown(value)}")
+    return value
 
-    Parameters
-    ----------
-    kernel : str
-        Such as ``spmv.sell``.
-    matrix : str, path, sparse array, ndarray or tuple
-        Input of `memkern.matrices.build`: a generator such as ``hpcg:64``, a Matrix Market file, a
-        SciPy sparse array, a two-dimensional array, or triplets.
-    accumulate : bool
-        True for y = y + A x, False for y = A x.
-    C, sigma : int
-        Rows of a chunk, 1 to 128 (8), and rows of a block within which rows are sorted by length:
-        1 (the default), a multiple of C, or at least the number of rows. Only for ``spmv.sell``.
-    move_columns : bool
-        Whether the columns of a square matrix are moved like its rows.
-    balance : str
-        Workers, and ranks with a `halo`, get equal numbers of ``rows``, or of nonzeros (``nnz``).
-    mve : int or str
-        Accumulators of a row in ``spmv.crs`` (modulo variable expansion): 1, 2, 3, 4, 6, 8, 0 for
-        the kernel's own choice, ``auto`` by the mean length of rows.
-    halo : str, optional
-        Distribute the rows of one product over all ranks instead of giving each rank its own
-        product. Each invocation exchanges the elements of x that rows of other ranks need:
-        ``blocking``, before the product, or ``overlap``, during the rows that need no remote
-        elements, which then come first. Not for ``spmv.csc``.
-    dtype, index_dtype : str
-        Types of the values and of the indices.
-    **options
-        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`. In
-        ``spmv.crs`` and ``spmv.sell``, ``prefetch`` is the distance of the software prefetch of x
-        in nonzeros, and variant ``nta`` loads values and indices with a non-temporal prefetch hint.
 
-    Raises
-    ------
-    InputError
-        Something is out of range, or the matrix has no nonzeros.
-    """
+_MVE = row(
+    "mve",
+    0,
+    f"accumulators of a row of crs: {', '.join(map(str, MVE))} or auto",
+    read=_accumulators,
+    type="int | str",
+    parse=lambda text: [text] if text == "auto" else integer_list_parser(0, "mve")(text),
+    metavar="N,...",
+    column="-",
+    meaning="Accumulators of a row in ``spmv.crs`` (modulo variable expansion): 1, 2, 3, 4, 6, 8, "
+    "0 for the kernel's own choice, ``auto`` by the mean length of rows.",
+)
+_CHUNKS = (
+    row(
+        "C",
+        8,
+        "rows of a chunk of sell (8)",
+        least=1,
+        most=128,
+        short="-C",
+        several=True,
+        metavar="ROWS,...",
+        meaning="Rows of a chunk in ``spmv.sell``.",
+    ),
+    row(
+        "sigma",
+        1,
+        "rows of a block within which rows are sorted by length (1)",
+        least=1,
+        most=2**62,
+        several=True,
+        metavar="ROWS,...",
+        meaning="Rows of a block of ``spmv.sell`` within which rows are sorted by length: 1, a "
+        "multiple of C, or at least the number of rows.",
+    ),
+    row(
+        "move_columns",
+        False,
+        "permute the columns of a square matrix like its rows",
+        column="-",
+        meaning="Whether the columns of a square matrix in ``spmv.sell`` are moved like its rows.",
+    ),
+)
+_INPUTS = (
+    row(
+        "matrix",
+        REQUIRED,
+        "",
+        type="Any",
+        flag="-",
+        meaning="Input of `memkern.matrices.build`.",
+    ),
+    row(
+        "balance",
+        "rows",
+        "{choices} (rows)",
+        choices=BALANCES,
+        several=True,
+        metavar="HOW,...",
+        meaning="Workers, and ranks with a `halo`, get equal numbers of ``rows``, or of nonzeros "
+        "(``nnz``).",
+    ),
+    row(
+        "halo",
+        None,
+        "one product of all ranks, which exchange elements of x in each invocation: blocking "
+        "(before the product), overlap (during the product of rows that need none)",
+        choices=HALOS,
+        several=True,
+        metavar="WHEN,...",
+        meaning="Distribute the rows of one product over all ranks instead of giving each rank its "
+        "own product. Each invocation exchanges the elements of x that rows of other ranks need: "
+        "``blocking``, before the product, or ``overlap``, during the rows that need no remote "
+        "elements, which then come first. Not for ``spmv.csc``.",
+    ),
+    row(
+        "accumulate",
+        True,
+        "y = A x in place of y = y + A x",
+        flag="write",
+        column="-",
+        meaning="True for y = y + A x, False for y = A x.",
+    ),
+    index_type("int32"),
+)
+
+
+def _product(given: Given) -> Case:
     from memkern.inputs import matrices
 
-    format = kernel.partition(".")[2]
-    label, a = matrices.build(matrix, options.get("seed", 0))
+    label, a = matrices.build(given.matrix, given.option("seed"))
     rows, columns = (int(n) for n in a.shape)
     if a.nnz == 0:
-        raise InputError(f"the matrix {options.get('name') or label} has no nonzeros to multiply")
-    one_of(balance, "balance", BALANCES)
-    for option, given, owner in (
-        ("C", C is not None, ("sell",)),
-        ("sigma", sigma is not None, ("sell",)),
-        ("mve", mve != 0, ("crs",)),
-        ("prefetch", options.get("prefetch", 0) != 0, ("crs", "sell")),
-    ):
-        if given and format not in owner:
-            owners = " and ".join(f"spmv.{name}" for name in owner)
-            raise InputError(f"spmv.{format} has no {option}, which is for {owners}")
-    chunk = integer(8 if C is None else C, "C", 1, _MOST_CHUNK) if format == "sell" else 1
-    block = _sigma(1 if sigma is None else sigma, chunk, rows) if format == "sell" else 1
-    if move_columns and (format != "sell" or rows != columns or halo):
         raise InputError(
-            "move_columns is for spmv.sell of square matrices without halo: leave it out"
+            f"the matrix {given.options.get('name') or label} has no nonzeros to multiply"
         )
-    # `unroll` is named `mve` here.
-    unroll = options.pop("unroll", 0)
-    if format == "crs":
-        unroll = _accumulators(mve or unroll, a.nnz / rows)
-    if halo is None:
+    own = {"C": 1, "sigma": 1, "move_columns": False, "mve": 0, **given.inputs}
+    chunk, block = own["C"], min(own["sigma"], rows)
+    if 1 < block < rows and block % chunk:
+        raise InputError(
+            f"sigma must be 1, a multiple of C = {chunk}, or at least the {rows} rows, not {block}"
+        )
+    if own["move_columns"] and (rows != columns or given.halo):
+        raise InputError("move_columns is for square matrices without halo: leave it out")
+    if own["mve"] == "auto":
+        # The largest number that a mean row fills twice.
+        own["mve"] = max(u for u in MVE if u == 1 or 2 * u <= a.nnz / rows)
+    if given.halo is None:
         check_memory(_MEASURED_B * a.nnz, f"a product with {a.nnz} nonzeros, with its validation,")
-    stored = a.tocsc() if format == "csc" else a
-    return Case(
-        find(kernel),
+    stored = a.tocsc() if given.spec.name == "spmv.csc" else a
+    sizes = {"rows": rows, "columns": columns, "nonzeros": int(a.nnz)}
+    return given.case(
         integers={
-            "rows": rows,
-            "columns": columns,
-            "nonzeros": int(a.nnz),
+            **sizes,
             "chunk": chunk,
             "sigma": block,
-            "move_columns": int(move_columns),
-            "by_entries": int(balance == "nnz"),
+            "move_columns": int(own["move_columns"]),
+            "by_entries": int(given.balance == "nnz"),
         },
         indices={"starts": stored.indptr, "columns": stored.indices},
         data={"values": stored.data},
-        dtype=dtype,
-        index_dtype=index_dtype,
-        template_variant="add" if accumulate else "write",
+        index_dtype=given.index_dtype,
+        template_variant="add" if given.accumulate else "write",
         columns={
+            **sizes,
             "matrix": label,
-            "rows": rows,
-            "columns": columns,
-            "nonzeros": int(a.nnz),
             "nonzeros_per_row": a.nnz / rows,
             "C": chunk,
             "sigma": block,
-            "balance": balance,
-            **({"halo": halo} if halo is not None else {}),
         },
-    ).with_(unroll=unroll, **options)
-
-
-def _sigma(sigma: int, chunk: int, rows: int) -> int:
-    sigma = integer(sigma, "sigma", 1, 2**62)
-    if sigma >= rows:
-        return rows
-    if sigma > 1 and sigma % chunk:
-        raise InputError(
-            f"sigma must be 1, a multiple of C = {chunk}, or at least the {rows} rows, not {sigma}"
-        )
-    return sigma
-
-
-def _accumulators(mve: int | str, length: float) -> int:
-    """Return the number of accumulators; auto is the largest that a mean row fills twice."""
-    if mve == "auto":
-        return max(u for u in MVE if u == 1 or 2 * u <= length)
-    if isinstance(mve, str) or mve not in (0, *MVE):
-        known = ", ".join(map(str, MVE))
-        raise InputError(f"mve must be auto, 0 or one of {known}, not {shown(mve)}")
-    return int(mve)
+    ).with_(**({"unroll": own["mve"]} if own["mve"] else {}))
 
 
 def as_csr(case: Case) -> csr_array:
@@ -203,9 +222,8 @@ def as_csr(case: Case) -> csr_array:
 
     shape = (case.integers["rows"], case.integers["columns"])
     parts = (case.data["values"], case.indices["columns"], case.indices["starts"])
-    if case.spec.name == "spmv.csc":
-        return csr_array(csc_array(parts, shape=shape))
-    return csr_array(parts, shape=shape)
+    kind = csc_array if case.spec.name == "spmv.csc" else csr_array
+    return csr_array(kind(parts, shape=shape))
 
 
 def order_of(case: Case, native: Native) -> IndexArray:
@@ -248,11 +266,13 @@ def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Na
     each_row_once = np.bincount(order, minlength=n).all()
     worst = float(np.max(errors, initial=0.0)) if each_row_once else np.inf
     facts = native.obtained()["facts"]
-    columns_found = {
-        "beta": case.integers["nonzeros"] / facts["entries_stored"],
-        "convert_s": facts["convert_s"],
-    }
-    return outcome(case, worst, "whole" if len(look) == n else "sampled", **columns_found)
+    return outcome(
+        case,
+        worst,
+        "whole" if len(look) == n else "sampled",
+        beta=case.integers["nonzeros"] / facts["entries_stored"],
+        convert_s=facts["convert_s"],
+    )
 
 
 # Salt of the values of x for checks of distributed products; no array is filled with these values.
@@ -396,27 +416,31 @@ def _implied_columns(
     }
 
 
-def _spec(name: str, summary: str, source: str) -> None:
-    declaration = declared(f"spmv.{name}")
+# Summary, source, own inputs and options without effect of each format.
+_FORMATS: dict[str, tuple[str, str, tuple[Declared, ...], tuple[str, ...]]] = {
+    "crs": ("by compressed rows", ALAPPAT, (_MVE,), ()),
+    "sell": ("by chunks of C rows sorted within sigma", KREUTZER, _CHUNKS, ("unroll",)),
+    "ell": ("by one chunk of all rows (ELLPACK)", KREUTZER, (), ("prefetch", "unroll")),
+    "csc": ("by compressed columns", "baseline", (), ("prefetch", "unroll")),
+}
+for _name, (_summary, _source, _own, _idle) in _FORMATS.items():
     register(
         KernelSpec(
-            name=f"spmv.{name}",
-            summary=summary,
-            source=source,
-            arrays=declaration.arrays,
+            name=f"spmv.{_name}",
+            summary=f"y = y + A x or y = A x, {_summary}",
+            source=_source,
+            arrays=declared(f"spmv.{_name}").arrays,
             indices=("starts", "columns"),
             traffic=_traffic,
             iterations=_iterations,
             checks=Checks(check=_check, reference=_reference, ulps=32.0, idempotent=False),
-            build=spmv_case,
-            limits=Limits(
-                index_dtypes=INDEX_DTYPES,
-                idle_knobs=("prefetch",) if name in ("ell", "csc") else (),
-            ),
+            inputs=(*_own, *_INPUTS),
+            build=_product,
+            limits=Limits(index_dtypes=INDEX_DTYPES, idle_knobs=_idle),
             counts=Counts(
-                flops=declaration.flops,
+                flops=declared(f"spmv.{_name}").flops,
                 width=lambda case: case.integers["nonzeros"] / _iterations(case),
-                work=None if name == "ell" else lambda case, native: native.copy_out("starts"),
+                work=None if _name == "ell" else lambda case, native: native.copy_out("starts"),
                 indices=True,
             ),
             model=Model(
@@ -424,23 +448,26 @@ def _spec(name: str, summary: str, source: str) -> None:
             ),
             template_columns=("result",),
             # The workers' private y are added up only after the last part.
-            part=None if name == "csc" else _part,
+            part=None if _name == "csc" else _part,
         )
     )
 
 
-_spec("crs", "y = y + A x or y = A x, by compressed rows", ALAPPAT)
-_spec("sell", "y = y + A x or y = A x, by chunks of C rows sorted within sigma", KREUTZER)
-_spec("ell", "y = y + A x or y = A x, by one chunk of all rows (ELLPACK)", KREUTZER)
-_spec("csc", "y = y + A x or y = A x, by compressed columns", "baseline")
-
-
-@shows_options_of("spmv.sell")
+@shows_options_of("spmv.sell", "spmv.crs")
 def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
     """Case of a sparse matrix-vector product.
 
+    Its attributes use your own vectors (`multiply`, and `convert` for many products with a matrix),
+    measure (`measure`), search the fastest format (`tune`) and predict (`SpmvModel`).
+
+    In ``crs`` and ``sell``, `prefetch` is the distance of the software prefetch of x in nonzeros,
+    and variant ``nta`` loads values and indices with a non-temporal prefetch hint.
+
     Parameters
     ----------
+    matrix : str, path, sparse array, ndarray or tuple
+        Input of `memkern.matrices.build`: a generator such as ``hpcg:64``, a Matrix Market file, a
+        SciPy sparse array, a two-dimensional array, or triplets.
     format : str
         ``crs``, ``sell``, ``ell`` or ``csc``.
     """
@@ -463,8 +490,7 @@ def _products(matrix: str, forms: Iterable[tuple[str, Mapping[str, Any]]]) -> li
 def _of_suite(number: int, *, format: str = "crs", **options: Any) -> Case:
     """Build the case of a matrix of the suite in a format."""
     name, matrix = list(MATRICES.items())[number]
-    labels = {"name": name, "suite": SUITE}
-    return case(f"spmv.{format_of(format)}", matrix=matrix, **{**labels, **options})
+    return spmv(matrix, format, **{"name": name, "suite": SUITE, **options})
 
 
 register_suite(SUITE, Suite(lambda: len(MATRICES), _of_suite))
@@ -495,25 +521,26 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     size = 1.5 * unit
     short = round(size / 14 / _NONZERO_B)
     scale = max(round(log2(size / 15 / _NONZERO_B)), 6)
+    summed = [("crs", {"mve": u, **brief}) for u in (1, 2, 3)]
+    chosen: list[tuple[str, list[tuple[str, dict[str, Any]]]]] = [
+        (f"hpcg:{edge(unit / 4)}", forms),
+        (f"spin:{sites(size)}", forms),
+        (f"band:{short}:{short // 2}:14", forms),
+        (
+            f"rmat:{scale}:16",
+            [
+                *(("crs", {"balance": balance, **brief}) for balance in BALANCES),
+                *(("sell", {"C": 8, "sigma": s, **brief}) for s in (1, 32, 1024, 2**scale)),
+                *(("sell", {"C": 16, "sigma": s, **brief}) for s in (1, 1024, 2**scale)),
+            ],
+        ),
+        *(
+            (f"tsm:{round(size / length / _NONZERO_B)}:{length}", [*summed, *forms[1:]])
+            for length in (4, 8, 16, 64)
+        ),
+    ]
     scaled = _products(f"hpcg:{edge(3 * unit)}", forms)
-    cases = [case.with_(threads=n) for case in scaled for n in counts]
-    for matrix in (
-        f"hpcg:{edge(unit / 4)}",
-        f"spin:{sites(size)}",
-        f"band:{short}:{short // 2}:14",
-    ):
-        cases += _products(matrix, forms)
-    cases += _products(
-        f"rmat:{scale}:16",
-        [
-            *(("crs", {"balance": balance, **brief}) for balance in BALANCES),
-            *(("sell", {"C": 8, "sigma": s, **brief}) for s in (1, 32, 1024, 2**scale)),
-            *(("sell", {"C": 16, "sigma": s, **brief}) for s in (1, 1024, 2**scale)),
-        ],
-    )
-    for length in (4, 8, 16, 64):
-        rows = round(size / length / _NONZERO_B)
-        cases += _products(
-            f"tsm:{rows}:{length}", [*(("crs", {"mve": u, **brief}) for u in (1, 2, 3)), *forms[1:]]
-        )
-    return cases
+    return [
+        *(case.with_(threads=n) for case in scaled for n in counts),
+        *(case for matrix, ways in chosen for case in _products(matrix, ways)),
+    ]

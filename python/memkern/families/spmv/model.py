@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from memkern.checks import integer, number
 from memkern.errors import InputError
 
 # In the order of a legend and a table.
 FORMATS = ("crs", "sell", "ell", "csc")
+
+
+def format_words(record: Any) -> str:
+    """Return the format of a record with its parameters, such as ``sell-8-1`` or ``crs mve 2``."""
+    format = str(record["kernel"]).partition(".")[2]
+    if format == "sell":
+        return f"sell-{record['C']}-{record['sigma']}"
+    return f"{format} mve {record['unroll']}" if record["unroll"] else format
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ the kernel on prepared vectors and compares the result with the machine's roofli
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +27,6 @@ from memkern.spec.case import Case
 from memkern.studies.tune import check_budget, search
 
 __all__ = ["FORMATS", "Product", "SpmvModel", "case", "convert", "measure", "multiply", "tune"]
-__dir__ = __all__.copy  # public names only
 
 Vector = npt.NDArray[Any]
 
@@ -183,7 +183,7 @@ def convert(matrix: Any, *, rcm: bool = False, **options: Any) -> Product:
     rcm : bool
         Reorder rows and columns of a square matrix by reverse Cuthill-McKee first.
     **options
-        ``format`` (``sell``) and the options of `memkern.families.spmv.kernels.spmv_case`.
+        ``format`` (``sell``) and the options of `memkern.families.spmv.kernels.spmv`.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def tune(
     progress : callable, optional
         Called with the share of the trials that is done, 0 to 1.
     **options
-        Options of all trials, as `memkern.families.spmv.kernels.spmv_case` takes them.
+        Options of all trials, as `memkern.families.spmv.kernels.spmv` takes them.
 
     Returns
     -------
@@ -264,28 +264,27 @@ def tune(
     check_budget(budget_s)
     label, plain = matrices.build(matrix, options.get("seed", 0))
     rows = plain.shape[0]
-    square = rows == plain.shape[1]
     steps: dict[str, list[dict[str, Any]]] = {
         # Without sorting, padding may cancel the gain by chunks.
         "format": [{"format": "crs"}, {"format": "sell"}, {"format": "sell", "sigma": rows}],
         "C": [{"C": c} for c in (4, 8, 16, 32, 64)],
         "sigma": [{"sigma": s} for s in (1, 128, 1024, 4096, rows)],
-        "move_columns": [{"move_columns": m} for m in ((False, True) if square else (False,))],
+        # Not available for matrices that are not square.
+        "move_columns": [{"move_columns": m} for m in (False, True)],
         "mve": [{"mve": u} for u in (0, *MVE)],
         "balance": [{"balance": b} for b in BALANCES],
-        "rcm": [{"rcm": r} for r in ((False, True) if square else (False,))],
+        "rcm": [{"rcm": r} for r in (False, True)],
         "prefetch": [{"prefetch": d} for d in (0, 16, 64, 256)],
     }
-    reordered: dict[bool, Any] = {False: plain}
+
+    reordered = functools.cache(lambda rcm: matrices.reorder(plain, "rcm")[0] if rcm else plain)
 
     def build(rcm: bool = False, **choice: Any) -> Case:
-        if rcm not in reordered:
-            reordered[rcm] = matrices.reorder(plain, "rcm")[0]
         # Options of other formats are left out.
         owners = {"C": "sell", "sigma": "sell", "move_columns": "sell", "mve": "crs"}
         format = choice["format"]
         own = {k: v for k, v in choice.items() if owners.get(k, format) == format}
-        return case(reordered[rcm], **{"name": f"{label} rcm" if rcm else label, **own})
+        return case(reordered(rcm), **{"name": f"{label} rcm" if rcm else label, **own})
 
     return search(
         build,
@@ -295,3 +294,7 @@ def tune(
         extra=lambda choice: {"rcm": choice.get("rcm", False)},
         progress=progress,
     )
+
+
+# `mk.spmv` is the function that builds cases, with the public names as attributes.
+vars(case).update({name: globals()[name] for name in __all__})

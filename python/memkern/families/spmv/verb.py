@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from memkern.cli.measuring import (
     check_output,
     exit_code,
-    line,
-    marks,
+    lines,
     measure,
-    plus_minus,
     save_and_show,
-    scope_of,
     show_progress,
     tell_limit,
 )
@@ -23,148 +21,124 @@ from memkern.cli.options import (
     MEASURE,
     QUICK_S,
     argument,
-    argument_group,
     each,
-    given,
     knobs_of,
     measuring_options,
-    numbers,
     refuse,
-    taken,
     verb,
     words,
 )
-from memkern.errors import InputError
-from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE, format_of
+from memkern.cli.tables import (
+    INTERVAL,
+    SHORTEST,
+    THREADS,
+    VARIANT,
+    Record,
+    Table,
+    cell,
+    marks,
+    scope_of,
+    shortened,
+)
+from memkern.cli.verbs import input_cases, input_options
+from memkern.families.spmv.kernels import format_of
+from memkern.families.spmv.model import FORMATS, format_words
 from memkern.families.spmv.suites import MATRICES, SUITE
-from memkern.spec.sequences import joined, product
-
-if TYPE_CHECKING:
-    from memkern.formats import ResultSet
-    from memkern.spec.case import Case
+from memkern.spec import registry
+from memkern.spec.case import Case
+from memkern.spec.sequences import joined
 
 _FORMATS = ["crs", "sell"]  # measured unless others are requested
 
 
 def _tune(args: argparse.Namespace) -> int:
-    from memkern.families.spmv import product as spmv
-    from memkern.families.spmv.data import fastest_sentences
+    from memkern.families.spmv.product import tune
+    from memkern.formats import concat
     from memkern.studies.tune import gain_of
 
     check_output(args)
-    searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch")
-    own = {"format": _FORMATS, "rcm": False, "halo": None}
-    refuse(args, "with --tune, which chooses it", **own, **dict.fromkeys(searched))
+    searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch", "halo")
+    own = dict.fromkeys(searched)
+    refuse(args, "with --tune, which chooses it", format=_FORMATS, rcm=False, **own)
     refuse(args, "with --tune, which stops by --budget", runs=None, repeats=1, resume=False)
-    knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
-    records = None
-    if args.write:
-        knobs["accumulate"] = False
-    if args.budget is not None:
-        knobs["budget_s"] = args.budget
     if args.quick:
-        knobs["budget_s"] = QUICK_S / len(args.matrices)
+        args.budget = QUICK_S / len(args.matrices)
+    knobs = knobs_of(args) | ({} if args.write is None else {"accumulate": args.write})
+    found = []
     for text in args.matrices:
         with show_progress(args) as progress:
-            _, search = spmv.tune(text, progress=progress, **knobs)
-        records = search if records is None else records + search
+            _, search = tune(text, progress=progress, **knobs)
+        found.append(search)
         if not (args.json or args.quiet):
-            line(f"{'step':<12} {_HEADER}")
-            for number, record in enumerate(search):
-                line(f"{record['tune_step']:<12} {_row(number, record)}")
-            if scope := scope_of(search):
-                line(scope)
-            line(fastest_sentences(search.records[-2:]) or gain_of(search))
+            lines(
+                *_TUNED.lines(search),
+                scope_of(search),
+                _fastest(search.records[-2:]) or gain_of(search),
+            )
             tell_limit(search, args)
-    assert records is not None
+    records = concat(found)
     save_and_show(records, args)
     return exit_code(records)
 
 
 def _spmv(args: argparse.Namespace) -> int:
-    from memkern.families.spmv import product as spmv
     from memkern.inputs import matrices
 
-    names = {}
-    if SUITE in args.matrices:
-        names = {matrix: name for name, matrix in MATRICES.items()}
-        whole = ([*names] if text == SUITE else [text] for text in args.matrices)
-        args.matrices = [*itertools.chain(*whole)]
+    names = {matrix: name for name, matrix in MATRICES.items()} if SUITE in args.matrices else {}
+    whole = (names if text == SUITE else [text] for text in args.matrices)
+    args.matrices = [*itertools.chain.from_iterable(whole)]
     if args.tune:
         return _tune(args)
-    knobs = knobs_of(args) | given(args, "move_columns")
-    owners = {"C": "sell", "sigma": "sell", "move_columns": "sell", "mve": "crs", "unroll": "crs"}
-    for option, owner in owners.items():
-        if getattr(args, option) is not None and owner not in each(args.format):
-            raise InputError(
-                f"--{option.replace('_', '-')} is for the format {owner}, which --format leaves out"
-            )
-    # --unroll is named --mve here.
-    knobs.pop("unroll", None)
-    listed = {name: getattr(args, name) for name in ("C", "sigma", "mve", "balance", "halo")}
-    listed["mve"], args.unroll = listed["mve"] or args.unroll, None
-    if args.write:
-        knobs["accumulate"] = False
+    if args.mve is not None:
+        refuse(args, "with --mve, its name for spmv", unroll=None)
     # The cases of a matrix are adjacent.
     matrix_of = functools.lru_cache(maxsize=1)(
-        functools.partial(matrices.build, seed=knobs.get("seed", 0), rcm=args.rcm)
+        functools.partial(matrices.build, seed=args.seed or 0, rcm=args.rcm)
     )
 
-    def build(matrix: str, format: str, **options: Any) -> Case:
+    def build(matrix: str, kernel: str, **options: Any) -> Case:
         label, a = matrix_of(matrix)
-        return spmv.case(a, format, name=names.get(matrix, label), **options)
+        return registry.case(kernel, matrix=a, name=names.get(matrix, label), **options)
 
-    formats = [format_of(format) for format in each(args.format)]
-    parts = []
-    for text, format in itertools.product(args.matrices, formats):
-        own = {name: v for name, v in knobs.items() if owners.get(name, format) == format}
-        axes = {
-            name: each(value)
-            for name, value in listed.items()
-            if value is not None and owners.get(name, format) == format
-        }
-        own = taken(f"spmv.{format}", own)
-        parts.append(product(functools.partial(build, matrix=text, format=format, **own), axes))
-    return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN, answers=[_fastest]))
+    kernels = [f"spmv.{format_of(format)}" for format in each(args.format)]
+    parts = [
+        input_cases(args, kernels, build=functools.partial(build, text)) for text in args.matrices
+    ]
+    cases = joined(itertools.chain.from_iterable(parts))
+    return exit_code(measure(cases, args, TABLE, answers=[_fastest]))
 
 
-def _fastest(results: ResultSet) -> str:
+def _fastest(records: Iterable[Record]) -> str:
     """Return the sentences on the fastest format of each matrix."""
     from memkern.families.spmv.data import fastest_sentences
 
-    return fastest_sentences(results)
+    return fastest_sentences(records)
 
 
-_HEADER = (
-    f"{'matrix':<24} {'format':<16} {'variant':<15} {'thr':>3} {'balance':<7} {'time_min_s':>11} "
-    f"{'GFLOP/s':>8} {'GB/s':>7} {'roofline':>8} {'beta':>6} {'convert_s':>9} {'±%':>5}"
+TABLE = Table(
+    (
+        cell(
+            "name",
+            "<24",
+            "matrix",
+            value=lambda r: shortened(r["name"] or r["matrix"], 24),
+            shows=("name", "matrix"),
+        ),
+        cell("format", "<16", value=format_words, shows=("C", "sigma", "unroll")),
+        VARIANT,
+        THREADS,
+        cell("balance", "<7"),
+        SHORTEST,
+        cell("performance_GFLOPs", ">8.3f", "GFLOP/s"),
+        cell("bandwidth_GBps", ">7.2f", "GB/s"),
+        cell("roofline_min_fraction", ">8.0%", "roofline"),
+        cell("beta", ">6.3f"),
+        cell("convert_s", ">9.3g"),
+        INTERVAL,
+    ),
+    lambda record: [record.get("halo", ""), *marks(record)],
 )
-
-
-_SHOWN = ("name", "matrix", "C", "sigma", "unroll", "variant", "isa", "threads", "balance", "halo")
-
-
-def _row(number: int, record: dict[str, Any]) -> str:
-    from memkern.families.spmv.data import format_words
-
-    label = record["name"] or record["matrix"]
-    format = format_words(record)
-    fraction = record["roofline_min_fraction"]
-    share = f"{100 * fraction:.0f}%" if fraction == fraction else ""
-    return (
-        f"{label if len(label) <= 24 else label[:23] + '…':<24} {format:<16} "
-        f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
-        f"{record['balance']:<7} {record['time_min_s']:>11.4g} "
-        f"{record['performance_GFLOPs']:>8.3f} {record['bandwidth_GBps']:>7.2f} "
-        f"{share:>8} {record['beta']:>6.3f} "
-        f"{record['convert_s']:>9.3g} {plus_minus(record):>5} "
-        f"{' '.join([record.get('halo', ''), *marks(record)])}"
-    ).rstrip()
-
-
-def _accumulators(text: str) -> Any:
-    return text if text == "auto" else numbers(0, "mve")(text)
-
+_TUNED = TABLE.after(cell("tune_step", "<12", "step"))
 
 SPMV_VERB = verb(
     "spmv",
@@ -182,54 +156,18 @@ SPMV_VERB = verb(
         metavar="MATRIX",
         help=f"a Matrix Market file, a generator such as hpcg:64, or the suite {SUITE}",
     ),
-    argument_group(
-        "formats",
-        argument(
-            "-f",
-            "--format",
-            type=words,
-            default=_FORMATS,
-            metavar="NAME,...",
-            help=", ".join(FORMATS) + " (crs,sell)",
-        ),
-        argument(
-            "-C",
-            "--C",
-            type=numbers(1, "C"),
-            metavar="ROWS,...",
-            help="rows of a chunk of sell (8)",
-        ),
-        argument(
-            "--sigma",
-            type=numbers(1, "sigma"),
-            metavar="ROWS,...",
-            help="rows of a block within which rows are sorted by length (1)",
-        ),
-        argument(
-            "--move-columns",
-            action="store_true",
-            default=None,
-            help="permute the columns of a square matrix like its rows",
-        ),
-        argument("--rcm", action="store_true", help="reorder by reverse Cuthill-McKee first"),
-        argument("--balance", type=words, metavar="HOW,...", help=", ".join(BALANCES) + " (rows)"),
-        argument(
-            "--mve",
-            type=_accumulators,
-            metavar="N,...",
-            help="accumulators of a row of crs: " + ", ".join(map(str, MVE)) + " or auto",
-        ),
-        argument(
-            "--halo",
-            type=words,
-            metavar="WHEN,...",
-            help="one product of all ranks, which exchange elements of x in each invocation: "
-            "blocking (before the product), overlap (during the product of rows that need none)",
-        ),
-        argument(
-            "--tune", action="store_true", help="search for the best options within --budget (30 s)"
-        ),
-        argument("--write", action="store_true", help="y = A x in place of y = y + A x"),
+    argument(
+        "-f",
+        "--format",
+        type=words,
+        default=_FORMATS,
+        metavar="NAME,...",
+        help=", ".join(FORMATS) + " (crs,sell)",
+    ),
+    *input_options("spmv"),
+    argument("--rcm", action="store_true", help="reorder by reverse Cuthill-McKee first"),
+    argument(
+        "--tune", action="store_true", help="search for the best options within --budget (30 s)"
     ),
     measuring_options(elsewhere=("halo",)),
 )
