@@ -30,10 +30,10 @@ ROWS = {
 def wrong_values(row: Declared) -> dict[Any, str]:
     """Return values that an input can't have, each with a part of the sentence that refuses it."""
     option = row.option
-    if option.choices:
-        return {"nonsense": f"{row.name} 'nonsense' is not one of", 0.5: f"{row.name} 0.5 is not"}
     if option.read is not None or (option.type and option.least is None):
         return {}
+    if option.choices:
+        return {"nonsense": f"{row.name} 'nonsense' is not one of", 0.5: f"{row.name} 0.5 is not"}
     if option.least is not None:
         low, high = option.least - 1, option.most + 1
         return {
@@ -69,7 +69,7 @@ def test_most_rows_have_a_range() -> None:
 
 @pytest.mark.parametrize("kernel, row", ROWS.values(), ids=ROWS)
 def test_rows_are_documented(kernel: str, row: Declared) -> None:
-    assert row.option.text and (row.option.meaning or row.option.text).endswith(".")
+    assert (row.option.meaning or row.option.text).endswith(".")
     assert options_of(registry()[kernel])[row.name] == row.default or row.name in (
         registry()[kernel].usual
     )
@@ -85,7 +85,14 @@ def test_other_inputs_are_refused(kernel: str) -> None:
     every = {row.name for _, row in ROWS.values()} - {*options_of(spec)} - {"alpha", "beta"}
     for name in every:
         with pytest.raises(InputError, match="has no option"):
-            mk.case(kernel.partition("@")[0], **{name: 1})
+            mk.case(kernel.partition("@")[0], **{name: "nonsense"})
+
+
+def test_inputs_of_other_kernels_may_have_no_value() -> None:
+    few = {"iters": 4, "threads": 1}
+    assert mk.amo("rand", stride=1, hot=None, **few) == mk.amo("rand", **few)
+    with pytest.raises(InputError, match="has no option 'stride'"):
+        mk.amo("rand", stride=2, **few)
 
 
 def test_options_of_verbs_are_the_rows() -> None:

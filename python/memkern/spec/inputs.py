@@ -160,9 +160,7 @@ def given(spec: KernelSpec, options: Mapping[str, Any]) -> Given:
     one_of(dtype, "dtype", spec.limits.dtypes)
     knobs = Knobs(device=options.get("device", Knobs.device))
     for row in spec.inputs:
-        if isinstance(inputs[row.name], (type(row.default), type(None))) and (
-            inputs[row.name] == row.default
-        ):
+        if row.is_default(inputs[row.name]):
             continue
         row.refuse_elsewhere(knobs)
         for other in row.option.excludes:

@@ -139,6 +139,10 @@ class Declared(NamedTuple):
         """Long option of the command line without dashes; empty for none."""
         return (self.option.flag or self.name).strip("-").replace("-", "_")
 
+    def is_default(self, value: Any) -> bool:
+        """Return whether a value, which may be an array, is the default."""
+        return type(value) is type(self.default) and bool(value == self.default)
+
     def refuse_elsewhere(self, knobs: Knobs) -> None:
         """Raise InputError if the device of the knobs does not have the option."""
         where = self.option.where

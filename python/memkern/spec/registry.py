@@ -175,6 +175,7 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     """
     spec = spec_of(plain(kernel, "kernel"), plain(definition, "definition"))
     options = {name: plain(value, name) for name, value in options.items()}
+    options = _without_others(spec, options)
     _check_options(spec, options)
     inputs = given(spec, options)
     built = inputs.case() if spec.build is None else spec.build(inputs)
@@ -253,6 +254,21 @@ def options_of(spec: KernelSpec) -> dict[str, Any]:
     fields = {name: default for name, default, _ in (*declared(Knobs), *declared(Stop))}
     labels = dict.fromkeys(LABELS, "")
     return {**inputs, "dtype": spec.limits.dtypes[0], **labels, **fields, **spec.usual}
+
+
+def _without_others(spec: KernelSpec, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options without inputs of other kernels of the family that have no value.
+
+    These are None or the default, so that one set of options serves all kernels of a family.
+    """
+    known = options_of(spec)
+    kernels = of_family(spec.name.partition(".")[0]).values()
+    others = {row.name: row for each in kernels for row in each.inputs if row.name not in known}
+    return {
+        name: value
+        for name, value in options.items()
+        if name not in others or not (value is None or others[name].is_default(value))
+    }
 
 
 def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:
