@@ -127,10 +127,7 @@ def copy_GBps(name: str, size_B: int = 0) -> float:
 
 def devices() -> list[str]:
     """Return the names of the usable GPUs, such as ``cuda:0``."""
-    try:
-        return [f"cuda:{k}" for k in range(_module().device_count())]
-    except (InputError, RuntimeError):
-        return []
+    return [] if why_no_devices() else [f"cuda:{k}" for k in range(_module().device_count())]
 
 
 def reaches(name: str, peer: str) -> bool:

@@ -63,13 +63,8 @@ def boot() -> str:
 
 def read_value(path: str, offset: int | None, length: int) -> bytes:
     """Return `length` bytes at an offset of a file, or its whole text without an offset."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if offset is None:
-            return os.read(file, 2**16)
-        return os.pread(file, length, offset)
-    finally:
-        os.close(file)
+    with open(path, "rb", buffering=0) as file:
+        return file.read(2**16) if offset is None else os.pread(file.fileno(), length, offset)
 
 
 def write_value(path: str, offset: int | None, value: bytes) -> None:

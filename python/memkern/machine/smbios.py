@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memkern.limits import read_number, read_text
+from memkern.machine.environment import numbered
 
 TABLE = "sys/firmware/dmi/tables/DMI"
 
@@ -150,11 +151,7 @@ def columns(found: Population | None) -> dict[str, Any]:
 def edac_channels(root: Path) -> int:
     """Return the number of populated channels that EDAC shows, 0 if it shows none."""
     found = set()
-    try:
-        folders = sorted(root.glob("sys/devices/system/edac/mc/mc*/dimm*"))
-    except OSError:
-        return 0
-    for folder in folders:
+    for folder in numbered(root, "sys/devices/system/edac/mc/mc*/dimm*"):
         channel = re.search(r"channel\D*(\d+)", read_text(folder, "dimm_location") or "", re.I)
         if channel and (read_number(folder, "size") or 0) > 0:
             found.add((folder.parent.name, channel[1]))
