@@ -331,11 +331,7 @@ def _lower_quartile(taken: Iterable[Sequence[float]]) -> float:
     done = [(seconds, disturbed) for seconds, disturbed in taken if math.isfinite(seconds)]
     done = done[1:] or done
     quiet = [seconds for seconds, disturbed in done if not disturbed]
-    kept = sorted(quiet or [seconds for seconds, _ in done])
-    position = (len(kept) - 1) / 4
-    low = int(position)
-    high = min(low + 1, len(kept) - 1)
-    return kept[low] + (position - low) * (kept[high] - kept[low])
+    return float(np.quantile(quiet or [seconds for seconds, _ in done], 0.25))
 
 
 class _Parts:

@@ -323,14 +323,11 @@ class Ranks:
 
     def _raise(self, told: Sequence[bytes]) -> NoReturn:
         """Raise the error of the first rank that reported one."""
-        for number, content in enumerate(told):
-            if (found := pickle.loads(content)) is None:
-                continue
-            kind, text, cause = found
-            if kind is KeyboardInterrupt:
-                raise KeyboardInterrupt
-            raise kind(f"rank {number} on {self.hosts[number]}: {text}") from cause
-        raise RuntimeError("a rank failed without a message")
+        errors = enumerate(map(pickle.loads, told))
+        number, (kind, text, cause) = next(error for error in errors if error[1] is not None)
+        if kind is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        raise kind(f"rank {number} on {self.hosts[number]}: {text}") from cause
 
     def _interrupt(self) -> NoReturn:
         """Raise KeyboardInterrupt as the deferred signal would have."""

@@ -306,26 +306,30 @@ class _Results(Collected):
                 self.close_after(error)
                 raise
         results.left_out = self._left_out
-        if several := self._duplicates:
-            warn(
-                f"{several} of the cases equal{'s' * (several == 1)} an earlier one except for the "
-                "name: equal cases are measured once (--repeats gives several records of a case)"
-            )
-        if several := self._briefer:
-            warn(
-                f"{several} kept measurement{'s' * (several > 1)} had a smaller budget (column "
-                "budget_s): without --resume, all are measured with this one"
-            )
-        if self._imprecise:
-            warn(
-                f"{self._imprecise} of {self._total} measurements are less precise than requested, "
-                "since their time was over (--budget, column stop)"
-            )
-        if self._left_out:
-            warn(
-                f"{self._left_out} of {self._total} measurements are left out: {time_s:.3g} s did "
-                "not suffice for all"
-            )
+        for number, found in (
+            (
+                self._duplicates,
+                f"of the cases equal{'s' * (self._duplicates == 1)} an earlier one except for the "
+                "name: equal cases are measured once (--repeats gives several records of a case)",
+            ),
+            (
+                self._briefer,
+                f"kept measurement{'s' * (self._briefer > 1)} had a smaller budget (column "
+                "budget_s): without --resume, all are measured with this one",
+            ),
+            (
+                self._imprecise,
+                f"of {self._total} measurements are less precise than requested, since their time "
+                "was over (--budget, column stop)",
+            ),
+            (
+                self._left_out,
+                f"of {self._total} measurements are left out: {time_s:.3g} s did not suffice for "
+                "all",
+            ),
+        ):
+            if number:
+                warn(f"{number} {found}")
         return results
 
 
@@ -381,13 +385,12 @@ def _portions(cases: Iterable[Case]) -> Iterator[list[Case]]:
 
 
 def _positions(size: int, repeats: int, seed: int | None) -> Iterator[tuple[int, int]]:
-    """Yield (place, repeat) of every case, one repeat after the other."""
-    for repeat in range(repeats if size else 0):
-        for position in range(size):
-            yield (
-                (position if seed is None else permuted(position, size, f"{seed}/{repeat}")),
-                repeat,
-            )
+    """Return (place, repeat) of every case, one repeat after the other."""
+    return (
+        (position if seed is None else permuted(position, size, f"{seed}/{repeat}"), repeat)
+        for repeat in range(repeats)
+        for position in range(size)
+    )
 
 
 def _in_rounds(
