@@ -63,11 +63,9 @@ def _found(
     variables: Mapping[str, str], names: Sequence[tuple[str, str]] = _VARIABLES
 ) -> tuple[int, int]:
     for number, size in names:
-        try:
+        with contextlib.suppress(KeyError, ValueError):
             # Slurm's number of tasks on each node is such as "2(x3)".
             return int(variables[number]), int(variables[size].partition("(")[0])
-        except (KeyError, ValueError):
-            continue
     return 0, 1
 
 

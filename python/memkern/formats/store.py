@@ -219,8 +219,10 @@ class Sink(contextlib.AbstractContextManager["Sink"]):
     path: Path
     store: Store
 
-    def finish(self) -> ResultSet:
+    def finish(self, interrupted: bool = False) -> ResultSet:
         """Export, then remove the working file; a run without records leaves no file.
+
+        If the run was interrupted, only close the working file.
 
         Returns
         -------
@@ -232,22 +234,15 @@ class Sink(contextlib.AbstractContextManager["Sink"]):
         InputError
             If the export can't be written; the working file is kept then.
         """
-        self.store.write_anew_if_deleted()
+        if not interrupted:
+            self.store.write_anew_if_deleted()
         results = self.store.result_set()
-        exports = self.store.path != self.path
+        exports = self.store.path != self.path and not interrupted
         if exports and results:
             results.save(self.path)
         self.store.close()
         if exports:
             self.store.path.unlink(missing_ok=True)
-        return results
-
-    def end(self, interrupted: bool) -> ResultSet:
-        """Finish; if the run was interrupted, keep its working file. Return all records."""
-        if not interrupted:
-            return self.finish()
-        results = self.store.result_set()
-        self.store.close()
         return results
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -215,14 +215,10 @@ class Host:
     """
 
     def __init__(self, path: Path | None = None) -> None:
+        self.path = path
         self._file = File(path)
         self.measured: dict[Any, Any] = {}
         self.again_s: dict[Any, float] = {}
-
-    @property
-    def path(self) -> Path | None:
-        """The path of the file."""
-        return self._file.path
 
     @functools.cached_property
     def cores(self) -> CoreRates:

@@ -100,8 +100,7 @@ def _powercap(root: Path) -> list[Meter]:
             found.append(Meter(f"{above} {name}", f"{folder}/energy_uj", most, name == "dram"))
         else:
             # psys includes the packages.
-            inside = name.startswith("package")
-            found.append(Meter(name, f"{folder}/energy_uj", most, inside))
+            found.append(Meter(name, f"{folder}/energy_uj", most, name.startswith("package")))
     return found
 
 

@@ -495,12 +495,8 @@ def each_cpu(root: Path, name: str) -> str | None:
 
 def fields_of(text: str | None) -> dict[str, str]:
     """Parse lines of the form ``key : value``; for a repeated key, the first value counts."""
-    fields: dict[str, str] = {}
-    for line in (text or "").splitlines():
-        key, colon, value = line.partition(":")
-        if colon and value.strip():
-            fields.setdefault(key.strip(), value.strip())
-    return fields
+    fields = re.findall(r"^[ \t]*([^:\n]*?)[ \t]*:[ \t]*(\S.*?)[ \t]*$", text or "", flags=re.M)
+    return dict(reversed(fields))
 
 
 def _bracketed(text: str | None) -> str | None:
@@ -517,9 +513,6 @@ def parse_bytes(text: str | None) -> int | None:
 
 def cpu_list(text: str | None) -> list[int]:
     """Parse ``0-3,8`` into numbers."""
-    cpus: list[int] = []
-    for part in (text or "").split(","):
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        if found:
-            cpus.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
-    return cpus
+    parts = (re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip()) for part in (text or "").split(","))
+    ends = [(int(part[1]), int(part[2] or part[1])) for part in parts if part]
+    return [cpu for first, last in ends for cpu in range(first, last + 1)]

@@ -157,10 +157,9 @@ def quantities(root: Path = Path("/")) -> dict[str, Quantity]:
         if (row["vendor"], row["family"]) == (vendor, str(family))
         and model in {n for part in row["models"].split() for n in cpu_list(part)}
     ]
-    names = dict.fromkeys(row["quantity"] for row in rows)
     return {
         name: Quantity(name, tuple(row for row in rows if row["quantity"] == name))
-        for name in names
+        for name in dict.fromkeys(row["quantity"] for row in rows)
     }
 
 
@@ -231,9 +230,8 @@ def of_user_code(event: Event) -> Event | None:
     """
     plain, levels = _levels(event.name)
     per_worker = all(code.unit < 0 for code in event.codes)
-    if levels or plain in _OF_THE_KERNEL or not per_worker:
-        return None
-    if not any(code.kernel for code in event.codes):
+    in_kernel = plain not in _OF_THE_KERNEL and any(code.kernel for code in event.codes)
+    if levels or not per_worker or not in_kernel:
         return None
     codes = tuple(code._replace(kernel=False) for code in event.codes)
     meaning = f"{event.meaning}, of user code only".removeprefix(", ")
@@ -388,24 +386,19 @@ def _libpfm() -> ctypes.CDLL | None:
 
 def why_no_libpfm() -> str:
     """Return why names of libpfm4 are unknown; empty if it is installed."""
-    if _libpfm() is not None:
-        return ""
-    return f"{_LIBRARY} is missing: install libpfm4 for the processor's names of events"
+    why = f"{_LIBRARY} is missing: install libpfm4 for the processor's names of events"
+    return why if _libpfm() is None else ""
 
 
 def _by_libpfm(name: str, root: Path) -> Event | None:
     """Return an event by libpfm4's name; None if the name is unknown or the library is missing."""
     library = _libpfm()
-    if library is None:
+    if library is None or not name.isascii():
         return None
     attr = ctypes.create_string_buffer(_ATTR_B)
     struct.pack_into("=I", attr, 4, _ATTR_B)
     encoding = _Encoding(attr=ctypes.addressof(attr), size=ctypes.sizeof(_Encoding))
-    try:
-        text = name.encode("ascii")
-    except UnicodeEncodeError:
-        return None
-    if library.pfm_get_os_event_encoding(text, _USER, _OS_PERF, ctypes.byref(encoding)):
+    if library.pfm_get_os_event_encoding(name.encode(), _USER, _OS_PERF, ctypes.byref(encoding)):
         return None
     kind, _, config = struct.unpack_from("=IIQ", attr, 0)
     (flags,) = struct.unpack_from("=Q", attr, 40)

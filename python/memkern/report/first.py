@@ -227,10 +227,8 @@ def _memory(machine: Mapping[str, Any], memory: Mapping[str, Any]) -> str:
 
 
 def _virtual(machine: Mapping[str, Any]) -> str:
-    hypervisor = machine.get("hypervisor")
-    if not hypervisor:
-        return "no"
-    return "yes" if hypervisor == "unknown" else f"yes ({hypervisor})"
+    hypervisor = machine.get("hypervisor") or ""
+    return {"": "no", "unknown": "yes"}.get(hypervisor, f"yes ({hypervisor})")
 
 
 def fitness(frame: DataFrame, worse: bool = False) -> list[tuple[str, str]]:

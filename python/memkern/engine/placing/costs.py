@@ -164,8 +164,7 @@ def _ceilings(host: Host, threads: int, pin: str, pages: str) -> Ceilings:
     loads and stores one after the other. All are NaN if the memory is too small for data beyond the
     caches, or if the caches now hold most of the data.
     """
-    known = capacity(host)
-    cache_B = known.sized_B or _UNKNOWN_CACHES_B
+    cache_B = capacity(host).sized_B or _UNKNOWN_CACHES_B
     multiple = min(4.0, memory_left()[0] / 3 / cache_B)  # data of the loads over the caches
     refresh(multiple * cache_B, host)
     if multiple < _LEAST_MULTIPLE or capacity(host).has_grown(multiple * cache_B):

@@ -23,17 +23,15 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern import launcher
+from memkern.engine.processes import transports
 from memkern.errors import DeviceError, InputError, interrupted_by, warn
 from memkern.machine.environment import cpu_list, units_of_core
-
-if TYPE_CHECKING:
-    from memkern.engine.processes.transports import Connection, Floats
 
 T = TypeVar("T")
 # Status of a rank at a synchronisation; the largest one counts.
@@ -86,7 +84,7 @@ class Ranks:
         comm: str = "none",
         number: int = 0,
         size: int = 1,
-        transport: Connection | None = None,
+        transport: transports.Connection | None = None,
     ) -> None:
         self.comm = comm
         self.number = number
@@ -141,8 +139,7 @@ class Ranks:
     def divide_units(self) -> None:
         """Divide processing units that the launcher assigned to several ranks among these ranks."""
         own = sorted(os.sched_getaffinity(0))
-        masks = self.of_host((self.number, own))
-        sharing = [number for number, mask in masks if mask == own]
+        sharing = [number for number, mask in self.of_host((self.number, own)) if mask == own]
         if len(sharing) > 1:
             # The hardware threads of a core belong together.
             cores = {unit: min(cpu_list(units_of_core(unit)) or [unit]) for unit in own}
@@ -205,7 +202,7 @@ class Ranks:
         own = self.hosts[self.number]
         return [v for v, host in zip(values, self.hosts, strict=True) if host == own]
 
-    def largest(self, values: npt.ArrayLike) -> Floats:
+    def largest(self, values: npt.ArrayLike) -> transports.Floats:
         """Return the element-wise maximum over the ranks; see `gate` for the errors.
 
         Parameters
@@ -333,28 +330,25 @@ class Ranks:
         """Raise KeyboardInterrupt as the deferred signal would have."""
         pending, self._signals = self._signals, []
         for number, frame in pending:
-            before = self._handlers.get(number)
-            if callable(before):
+            if before := self._handlers.get(number):
                 before(number, frame)
         raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def _deferring_signals(self) -> Iterator[None]:
-        self._handlers: dict[int, Any] = {}
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
+        # Only the main thread may set handlers.
+        in_main = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if in_main else ()
+        handlers = {int(one): signal.getsignal(one) for one in numbers}
+        self._handlers = {one: handler for one, handler in handlers.items() if callable(handler)}
 
         def defer(number: int, frame: FrameType | None) -> None:
             if self._signals:
                 raise KeyboardInterrupt
             self._signals.append((number, frame))
 
-        for one in (int(signal.SIGINT), int(signal.SIGTERM)):
-            handler = signal.getsignal(one)
-            if callable(handler):
-                self._handlers[one] = handler
-                signal.signal(one, defer)
+        for one in self._handlers:
+            signal.signal(one, defer)
         try:
             yield
         finally:
@@ -407,9 +401,7 @@ def start(comm: str = "auto", level: str = "multiple") -> Ranks:
             os.environ[launcher.COMM] = "none"
         _current = Ranks()
     else:
-        from memkern.engine.processes.transports import connect
-
-        others = connect(comm, level)
+        others = transports.connect(comm, level)
         transport = others if others.size > 1 else None
         _current = Ranks(others.comm, others.number, others.size, transport)
         _current.divide_units()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from memkern import statistics
+from memkern.engine.recording import counting
 from memkern.engine.recording.samples import STARTS_PER_SAMPLE, median, names_of
 from memkern.engine.recording.taken import Energy, Measurement, Taken
 from memkern.host import Host
@@ -314,7 +315,6 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
     """Return the columns on sampling and disturbances."""
     every, counted = taken.placements, taken.counted
     checks = [p.check for p in every]
-    word = "disturbed" if taken.disturbed else "quiet" if taken.quiet else "shared"
     return {
         "samples": sum(map(len, taken.series)),
         "invocations": every[-1].samples.invocations,
@@ -322,7 +322,7 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
         "placements_requested": taken.case.placements,
         "samples_disturbed": sum(p.samples.rejected for p in every),
         "disturbed": taken.disturbed,
-        "state": word,
+        "state": "disturbed" if taken.disturbed else "quiet" if taken.quiet else "shared",
         "shared_with": names_of(taken.others),
         "states": json.dumps(found) if (found := taken.states) else "",
         "cpu_share": fmean(p.samples.cpu_share for p in every),
@@ -428,8 +428,6 @@ def _counted_columns(
     last = taken.placements[-1]
     if last.counting is None:
         return {}, []
-    from memkern.engine.recording import counting
-
     counts = [p.samples.counts for p in taken.counted]
     held_B = ends(caches, last.obtained["threads"])
     level = MEMORY if as_run.knobs.flush else level_of(last.obtained["footprint_B"], held_B)

@@ -7,12 +7,13 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern import small, statistics
+from memkern.engine.recording.counting import Counting
 from memkern.engine.recording.samples import (
     CORE_SHARE,
     EXCHANGE_SHARE,
@@ -28,9 +29,6 @@ from memkern.host.rates import Mode, main_mode, shares_of
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
 from memkern.spec.options import RANKS
-
-if TYPE_CHECKING:
-    from memkern.engine.recording.counting import Counting
 
 # A record counts as of a single state if at least this share of its samples is.
 _ONLY_SHARE = 0.95

@@ -85,9 +85,8 @@ def requested(text: str) -> Counting:
     names = ranks().every([event.name for event in own.events])
     common = [name for name in names[0] if all(name in others for others in names)]
     mine = {event.name: event for event in own.events}
-    notes = [own.note] if own.note else []
-    if lost := [name for name in mine if name not in common]:
-        notes.append(f"{', '.join(lost)} can't be counted on every rank")
+    lost = ", ".join(name for name in mine if name not in common)
+    notes = filter(None, (own.note, lost and f"{lost} can't be counted on every rank"))
     found = tuple(mine[name] for name in common)
     return Counting(found, "; ".join(notes), ranks().first_of_host)
 

@@ -8,7 +8,7 @@ import functools
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from memkern.checks import shown
 from memkern.engine.processes.communication import exclusive, prepared_cases, ranks
 from memkern.engine.recording.samples import STARTS_PER_SAMPLE
 from memkern.engine.recording.taken import Choice
+from memkern.engine.sampling.counters import requested
 from memkern.errors import InputError, warn
 from memkern.extension import _memkern
 from memkern.host import Host, this_host
@@ -27,9 +28,6 @@ from memkern.machine.topology import limiting_quota, workers_by_quota
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Check, Validation, finish
 from memkern.spec.options import GPUS, INTEGERS, OF_RANKS, PROCESSORS, RANKS, REQUEST
-
-if TYPE_CHECKING:
-    from memkern.engine.recording.counting import Counting
 
 # The clock measures a sample of this many ticks to better than a tenth of a percent.
 _TICKS_PER_SAMPLE = 1000
@@ -98,11 +96,7 @@ class Prepared:
             self.part = _part_of(case, ranks().number, ranks().size) if case.halo else None
             self.own = self.part.case if self.part else case
             self.device = None if case.knobs.device == "cpu" else case.knobs.device
-            self.counting: Counting | None = None
-            if case.knobs.counters:
-                from memkern.engine.sampling.counters import requested
-
-                self.counting = requested(case.knobs.counters)
+            self.counting = requested(case.knobs.counters) if case.knobs.counters else None
             self.native = self._placed(self.own, chosen.threads if chosen else 0)
             prepared_cases.add(self)
             self._warn()
@@ -324,8 +318,7 @@ class Prepared:
         """Fill arrays with values that do not grow from invocation to invocation."""
         for name, value in self.case.spec.checks.steady_inputs.items():
             array = self.native.arrays()[name]
-            values = np.full(array["columns"], value, dtype=array["dtype"])
-            self.native.copy_in(name, values)
+            self.native.copy_in(name, np.full(array["columns"], value, dtype=array["dtype"]))
 
     @functools.cached_property
     def invocations(self) -> int:

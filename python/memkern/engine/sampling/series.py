@@ -51,7 +51,6 @@ class Judge:
         self.ranks = ranks()
         # Of counters that are read during the samples.
         self.codes = prepared.counting.codes if prepared.counting else []
-        self.warms_up = warms_up()
         self.rates = prepared.host.cores
         self.cores, self.exchanging = names_of_cores(prepared.native.obtained())
 
@@ -246,8 +245,7 @@ class _Series:
             interrupted = "interrupted"
         done = ~np.isnan(block[:, 0])
         block = block[done]
-        spent_s = self._ranks.slowest(time.perf_counter() - since)
-        self._first_s = min(self._first_s, spent_s)
+        self._first_s = min(self._first_s, self._ranks.slowest(time.perf_counter() - since))
         busy_s = self._invocations * block[:, 0]
         found = dict(zip(CONDITIONS, block[:, self._times :].T, strict=True))
         stopped = self._quota.stopped(busy_s, found["waited_share"], found["cpu_share"])
@@ -348,7 +346,7 @@ def sample(
         options["events"] = judge.codes
     else:
         options.pop("counts", None)
-    options["warms_up"] = judge.warms_up
+    options["warms_up"] = warms_up()
     if judge.ranks.size == 1 and began is None:
         prepared.native.sample(out, invocations, seconds, **options)
         return

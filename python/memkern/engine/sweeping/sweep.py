@@ -22,6 +22,7 @@ from memkern.engine.sweeping.planning import Plan, by_importance, rates
 from memkern.engine.sweeping.rounds import Collected, in_rounds
 from memkern.errors import InputError, warn
 from memkern.formats import ResultSet
+from memkern.formats.store import open_output
 from memkern.host import this_host
 from memkern.host.distances import Spread
 from memkern.progress import bar as progress_bar
@@ -126,8 +127,6 @@ def sweep(  # noqa: PLR0913
     )
     with ranks().waiting_for_first():
         if output is not None and ranks().number == 0:
-            from memkern.formats.store import open_output
-
             results.sink = open_output(output, resume, machine, force=force)
     bar = progress_bar(progress if ranks().number == 0 else False, time_s=time_s)
     generator = None if seed is None else random.Random(seed)
@@ -359,7 +358,9 @@ def _blocks(
     """
     runs: list[CaseRun] = []
     drawn = duplicates = 0
-    for some in [cases] if isinstance(cases, Sequence) else _portions(cases):
+    rest = iter(cases)
+    portions = iter(lambda: list(itertools.islice(rest, _BLOCK)), [])
+    for some in [cases] if isinstance(cases, Sequence) else portions:
         positions = _positions(len(some), repeats, seed)
         while chosen := sorted(itertools.islice(positions, _BLOCK - len(runs))):
             drawn += len(chosen)
@@ -375,13 +376,6 @@ def _blocks(
                 yield _Block(runs, drawn, duplicates)
                 runs, drawn, duplicates = [], 0, 0
     yield _Block(runs, drawn, duplicates)
-
-
-def _portions(cases: Iterable[Case]) -> Iterator[list[Case]]:
-    """Yield lists of as many cases as a block has."""
-    rest = iter(cases)
-    while portion := list(itertools.islice(rest, _BLOCK)):
-        yield portion
 
 
 def _positions(size: int, repeats: int, seed: int | None) -> Iterator[tuple[int, int]]:
