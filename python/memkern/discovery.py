@@ -6,7 +6,6 @@ No code names a family: every family's folder in `memkern/families` has modules 
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import pkgutil
 from pathlib import Path

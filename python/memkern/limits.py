@@ -102,15 +102,14 @@ def processor_quota(root: Path = Path("/")) -> Quota | None:
 
     It is the smallest ratio of quota to period of a group and its parents, of either version.
     """
-    found: list[Quota] = []
-    for folder in cgroup_folders(root, "cpu"):
-        quota, _, period = (read_text(folder, "cpu.max") or "").partition(" ")
-        if not quota:
-            quota = read_text(folder, "cpu.cfs_quota_us") or ""
-            period = read_text(folder, "cpu.cfs_period_us") or ""
-        if quota.isdigit() and period.isdigit() and int(period) > 0:
-            found.append(Quota(int(quota) / int(period), int(period) / 1e6))
-    return min(found, default=None)
+    texts = (
+        read_text(folder, "cpu.max")
+        or f"{read_text(folder, 'cpu.cfs_quota_us')} {read_text(folder, 'cpu.cfs_period_us')}"
+        for folder in cgroup_folders(root, "cpu")
+    )
+    # Quota and period in microseconds; a group without a quota has "max" or -1.
+    known = filter(None, (re.fullmatch(r"(\d+) ([1-9]\d*)", text) for text in texts))
+    return min((Quota(int(one[1]) / int(one[2]), int(one[2]) / 1e6) for one in known), default=None)
 
 
 def throttled_s(root: Path = Path("/")) -> float:

@@ -278,8 +278,7 @@ def _read(name: Any, *numbers: Any) -> Repeated:
 
 
 def _merged(known: Mapping[str, Repeated], new: Mapping[str, Repeated]) -> dict[str, Repeated]:
-    every = sorted({**known, **new}.items(), key=lambda item: item[1].last_s)
-    return dict(every[-_MOST_CASES:])
+    return dict(sorted({**known, **new}.items(), key=lambda item: item[1].last_s)[-_MOST_CASES:])
 
 
 RUNS: Section[Mapping[str, Repeated]] = Section(

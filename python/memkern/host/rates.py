@@ -211,8 +211,9 @@ def _read(content: Mapping[str, Any]) -> Counts:
 
 
 def _sum(known: Counts, new: Counts) -> Counts:
-    names = {**known, **new}
-    return {name: Counter(known.get(name, {})) + Counter(new.get(name, {})) for name in names}
+    return {
+        name: Counter(known.get(name, {})) + Counter(new.get(name, {})) for name in {**known, **new}
+    }
 
 
 RATES: Section[Counts] = Section("cores", {}, _read, _sum)

@@ -85,9 +85,14 @@ def data_caches(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
         )
         if larger and name not in measured:
             continue
-        source = "measured" if name in measured else "system"
-        size_B = measured.get(name, system_B)
-        found.append({**cache, "size_B": size_B, "system_B": system_B, "source": source})
+        found.append(
+            {
+                **cache,
+                "size_B": measured.get(name, system_B),
+                "system_B": system_B,
+                "source": "measured" if name in measured else "system",
+            }
+        )
     instances = max((machine.get("cores") or 1) // _SHARING_CORES, 1)
     found += [
         {

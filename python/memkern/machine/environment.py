@@ -381,11 +381,10 @@ def _process_limits(root: Path) -> dict[str, int] | None:
     text = read_text(root, "proc/self/limits") or ""
     found = re.findall(r"^Max (processes|address space|data size) +(\d+)", text, flags=re.M)
     reachable = {"processes": _MANY}
-    limits = {name: int(most) for name, most in found}
     return {
-        name.replace(" ", "_"): most
-        for name, most in limits.items()
-        if most < reachable.get(name, UNLIMITED_B)
+        name.replace(" ", "_"): int(most)
+        for name, most in found
+        if int(most) < reachable.get(name, UNLIMITED_B)
     } or None
 
 

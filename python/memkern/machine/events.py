@@ -15,7 +15,7 @@ import ctypes
 import functools
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -105,35 +105,6 @@ class Event:
     user_only: bool = False
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A quantity of the table: the sum of the events with one name.
-
-    Attributes
-    ----------
-    name : str
-        ``L2_load``, ``L2_store`` (lines that L1 loads from L2 and writes to L2), ``L3_load``,
-        ``L3_store``, ``memory_load``, ``memory_store`` or ``tlb_misses``.
-    rows : tuple of dict
-        Its rows of events.csv.
-    """
-
-    name: str
-    rows: tuple[dict[str, str], ...]
-
-    def event(self, root: Path = Path("/")) -> Event:
-        """Return its event.
-
-        Raises
-        ------
-        InputError
-            One of its events is unknown to the kernel.
-        """
-        parts = [find(row["event"], root) for row in self.rows]
-        codes = tuple(code._replace(name=self.name) for part in parts for code in part.codes)
-        return Event(self.name, codes, " and ".join(row["meaning"] for row in self.rows))
-
-
 def processor(root: Path = Path("/")) -> tuple[str, int, int]:
     """Return vendor, family and model of the processor; '' and -1 if unknown."""
     found = fields_of(read_text(root, "proc/cpuinfo"))
@@ -148,8 +119,12 @@ def _table() -> tuple[dict[str, str], ...]:
     return tuple(csv.DictReader(text.splitlines()))
 
 
-def quantities(root: Path = Path("/")) -> dict[str, Quantity]:
-    """Return the table's quantities for this processor, by name; empty for unknown processors."""
+def quantities(root: Path = Path("/")) -> dict[str, list[dict[str, str]]]:
+    """Return the rows of the table for each quantity of this processor; empty if it is unknown.
+
+    Quantities are ``L2_load``, ``L2_store`` (lines that L1 loads from L2 and writes to L2),
+    ``L3_load``, ``L3_store``, ``memory_load``, ``memory_store`` and ``tlb_misses``.
+    """
     vendor, family, model = processor(root)
     rows = [
         row
@@ -158,9 +133,22 @@ def quantities(root: Path = Path("/")) -> dict[str, Quantity]:
         and model in {n for part in row["models"].split() for n in cpu_list(part)}
     ]
     return {
-        name: Quantity(name, tuple(row for row in rows if row["quantity"] == name))
+        name: [row for row in rows if row["quantity"] == name]
         for name in dict.fromkeys(row["quantity"] for row in rows)
     }
+
+
+def of_quantity(name: str, rows: Sequence[Mapping[str, str]], root: Path) -> Event:
+    """Return the event of a quantity by its rows: the sum of their events.
+
+    Raises
+    ------
+    InputError
+        One of them is unknown to the kernel.
+    """
+    parts = [find(row["event"], root) for row in rows]
+    codes = tuple(code._replace(name=name) for part in parts for code in part.codes)
+    return Event(name, codes, " and ".join(row["meaning"] for row in rows))
 
 
 def names_of(text: str) -> list[str]:
@@ -386,8 +374,11 @@ def _libpfm() -> ctypes.CDLL | None:
 
 def why_no_libpfm() -> str:
     """Return why names of libpfm4 are unknown; empty if it is installed."""
-    why = f"{_LIBRARY} is missing: install libpfm4 for the processor's names of events"
-    return why if _libpfm() is None else ""
+    return (
+        f"{_LIBRARY} is missing: install libpfm4 for the processor's names of events"
+        if _libpfm() is None
+        else ""
+    )
 
 
 def _by_libpfm(name: str, root: Path) -> Event | None:

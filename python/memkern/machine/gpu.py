@@ -14,6 +14,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,11 +147,7 @@ def reaches(name: str, peer: str) -> bool:
 
 def built() -> bool:
     """Return whether this build has the CUDA module, whether or not there is a GPU."""
-    try:
-        _module()
-    except InputError:
-        return False
-    return True
+    return why_no_devices() != _NOT_BUILT
 
 
 def why_no_devices() -> str:
@@ -435,10 +432,9 @@ class Watch:
         readings = sorted(self._readings)
         at_s = np.array([reading.at_s for reading in readings])
         slow = np.array([bool(reading.reasons & _SLOWS) for reading in readings])
-        first = np.searchsorted(at_s, bounds[:-1])
-        last = np.searchsorted(at_s, bounds[1:])
+        positions = np.searchsorted(at_s, bounds)
         return np.array(
-            [slow[i : max(j, i + 1)].any() for i, j in zip(first, last, strict=True)],
+            [slow[i : max(j, i + 1)].any() for i, j in pairwise(positions)],
             dtype=np.bool_,
         )
 

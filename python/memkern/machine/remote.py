@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import ctypes
 import functools
-import importlib
 import importlib.util
 import os
 import re

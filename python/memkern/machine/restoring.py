@@ -35,11 +35,6 @@ class Owner(NamedTuple):
     pid: int
     start: int
 
-    @property
-    def alive(self) -> bool:
-        """Whether the process still runs."""
-        return self.start == started(self.pid)
-
 
 def started(pid: int) -> int:
     """Return the start of a process in ticks after the boot; -1 if it does not exist."""
@@ -207,7 +202,7 @@ def guard(folder: str, owner: Owner) -> None:
         files.append(os.pidfd_open(owner.pid))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    if owner.alive:
+    if owner.start == started(owner.pid):
         select.select(files, [], [])
     # A dying process may close this process's standard input before it loses the lock. If another
     # process holds the lock for longer, it has restored the settings.

@@ -176,9 +176,8 @@ def gpu_clock_limit(MHz: int, device: str) -> list[Change]:
         raise InputError(
             f"clock_limit {MHz} MHz is outside {least} to {most} MHz, the clocks of {device}"
         )
-    path = f"{restoring.GPU}{gpu.facts(device)['bus']}"
-    what = f"the clock limit of {device}"
-    return [Change(what, path, f"{least},{MHz}".encode(), b"", read_back=False)]
+    path, value = f"{restoring.GPU}{gpu.facts(device)['bus']}", f"{least},{MHz}".encode()
+    return [Change(f"the clock limit of {device}", path, value, b"", read_back=False)]
 
 
 def _last_cache(root: Path) -> tuple[Path, str, int, int]:

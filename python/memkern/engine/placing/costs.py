@@ -194,14 +194,16 @@ def _device_ceilings(host: Host, device: str) -> dict[str, float]:
     """
     # Times of events exclude the launch and the wait for the end.
     knobs: dict[str, Any] = {"device": device, "runs": 5, "invocations": 4, "timer": "events"}
-    best = {"read": 0.0, "copy": 0.0}
     footprint_B = 8 * gpu.facts(device)["l2_B"]
-    for name, kernel in (("read", "loops.load"), ("copy", "loops.copy")):
-        for unroll in (0, 4, 8):
-            one = case(kernel, footprint_B=footprint_B, unroll=unroll, **knobs)
-            median_s = float(np.median(_seconds(ready(one, host=host))))
-            best[name] = max(best[name], one.bytes_B / median_s / 1e9)
-    return best
+
+    def median_GBps(kernel: str, unroll: int) -> float:
+        one = case(kernel, footprint_B=footprint_B, unroll=unroll, **knobs)
+        return one.bytes_B / float(np.median(_seconds(ready(one, host=host)))) / 1e9
+
+    return {
+        name: max(median_GBps(kernel, unroll) for unroll in (0, 4, 8))
+        for name, kernel in (("read", "loops.load"), ("copy", "loops.copy"))
+    }
 
 
 _MEASURES: dict[str, Callable[..., Any]] = {

@@ -24,7 +24,6 @@ from memkern.engine.recording.samples import CONDITIONS
 from memkern.engine.recording.taken import Choice
 from memkern.engine.sampling import series
 from memkern.engine.sampling.prepared import Prepared
-from memkern.engine.sampling.series import Judge
 from memkern.errors import InputError
 from memkern.host import Host, Round
 from memkern.host.capacity import capacity
@@ -247,7 +246,7 @@ class _Trials:
     """Rounds of trials of candidates: whole invocations, or `parts` of one."""
 
     def __init__(self, prepared: Prepared, parts: _Parts | None = None) -> None:
-        self._prepared, self._judge, self._parts = prepared, Judge(prepared), parts
+        self._prepared, self._judge, self._parts = prepared, series.Judge(prepared), parts
         self._name = name_of(prepared.case, parts.size if parts else 0)
         self._choices = prepared.host.choices
         self._rounds = ranks().first(self._choices.known(self._name))

@@ -105,7 +105,7 @@ class Ranks:
         self._process_of = dict(self.of_host((number, os.getpid())))
         self.processes = set(self._process_of.values())
         # Set when the watched call has ended.
-        self._watched: threading.Event | None = None
+        self._watched = threading.Event()
         self.host_units = len(set(itertools.chain(*self.of_host(os.sched_getaffinity(0)))))
         self.barrier_s = self._measure_barrier()
         self._note_bindings()
@@ -228,16 +228,14 @@ class Ranks:
         If it takes longer than the timeout, all ranks end. A rank that finds stopped or killed
         ranks on its host names them; otherwise the cause must be a rank on another host.
         """
-        if self._watched is not None:
-            self._watched.set()
-        self._watched = None
+        self._watched.set()
         if begins and self._transport is not None:
             self._watched = threading.Event()
-            threading.Thread(target=self._give_up, args=(self._watched,), daemon=True).start()
+            watched = self._watched, self._transport
+            threading.Thread(target=self._give_up, args=watched, daemon=True).start()
 
-    def _give_up(self, ended: threading.Event) -> None:
+    def _give_up(self, ended: threading.Event, transport: transports.Connection) -> None:
         """End all ranks, unless a call of the library ends in time."""
-        assert self._transport is not None
         # The second rank gives up later, in case the first rank is the one that does not answer.
         waited_s = launcher.timeout_s() * (1 + 0.1 * min(self.number, 2))
         if ended.wait(waited_s):
@@ -250,7 +248,7 @@ class Ranks:
             if ended.wait(more_s):
                 return
             waited_s += more_s
-        self._transport.give_up(gone or elsewhere, waited_s, one_of=not gone)
+        transport.give_up(gone or elsewhere, waited_s, one_of=not gone)
 
     @contextlib.contextmanager
     def waiting_for_first(self) -> Iterator[None]:

@@ -253,8 +253,7 @@ def requested_transport(variables: Mapping[str, str] = os.environ) -> str:
 
     Open MPI and OpenSHMEM do not report the transport in use (see `memkern.machine.remote.links`).
     """
-    found = {name: variables[name] for name in _TRANSPORTS if variables.get(name)}
-    return " ".join(f"{name}={value}" for name, value in found.items())
+    return " ".join(f"{name}={variables[name]}" for name in _TRANSPORTS if variables.get(name))
 
 
 def _by_mpi(level: str) -> _Mpi:

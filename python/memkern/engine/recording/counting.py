@@ -193,11 +193,10 @@ def _levels(
 ) -> dict[str, float]:
     """Return the columns on bytes of each level, from the rows of the record."""
     by_name = {row["event"]: row["count"] for row in rows}
-    found = {}
+    found: dict[str, float] = {}
     for name in BOUNDARIES:
         present = {way: by_name[f"{name}_{way}"] for way in WAYS if f"{name}_{way}" in by_name}
-        for way, lines in present.items():
-            found[f"counted_{name}_{way}_B"] = line_B * lines
+        found |= {f"counted_{name}_{way}_B": line_B * lines for way, lines in present.items()}
         model = sum(modelled[f"{name}_{way}"] for way in present)
         if model > 0:
             found[f"counted_{name}_ratio"] = sum(present.values()) / model

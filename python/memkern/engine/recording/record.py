@@ -172,13 +172,11 @@ def measurement_of(
 
 def with_intervals(measurement: Measurement, taken: Taken, spread: Spread) -> Measurement:
     """Return a measurement with intervals from other distances of its class."""
-
-    def changed(one: Measurement, column: int) -> Measurement:
-        record = {**one.record, **intervals_of(taken, column, spread)}
-        return dataclasses.replace(one, record=record)
-
-    parts = tuple(changed(part, column) for column, part in enumerate(measurement.parts, start=1))
-    return dataclasses.replace(changed(measurement, 0), parts=parts)
+    whole, *parts = (
+        dataclasses.replace(one, record={**one.record, **intervals_of(taken, column, spread)})
+        for column, one in enumerate((measurement, *measurement.parts))
+    )
+    return dataclasses.replace(whole, parts=tuple(parts))
 
 
 def times_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
@@ -213,12 +211,11 @@ def intervals_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
         "time_ci": (statistics.median(taken.medians(column)), spread.median),
     }
     found = {
-        name: statistics.next_run_interval(float(value), distances.within())
+        name: statistics.next_run_interval(
+            float(value), math.nan if taken.disturbed else distances.within()
+        )
         for name, (value, distances) in values.items()
     }
-    unknown = statistics.RunInterval(math.nan, math.nan, math.nan, math.nan)
-    if taken.disturbed:
-        found = dict.fromkeys(found, unknown)
     relative = found["time_min_ci"].relative_half_width
     return {
         "stop": _stop(taken, relative),
@@ -226,7 +223,7 @@ def intervals_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
         **{f"{name}_high_s": interval.high for name, interval in found.items()},
         "time_min_ci_relative": relative,
         "ci_relative": found["time_ci"].relative_half_width,
-        "ci_level": found["time_ci"].level,
+        "ci_level": math.nan if taken.disturbed else found["time_ci"].level,
         "ci_scope": "none" if taken.disturbed else "next run",
     }
 

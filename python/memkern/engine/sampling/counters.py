@@ -29,8 +29,8 @@ def _event_of(name: str) -> Event:
     InputError
         It is unknown here.
     """
-    if (quantity := events.quantities(ROOT).get(name)) is not None:
-        return quantity.event(ROOT)
+    if rows := events.quantities(ROOT).get(name):
+        return events.of_quantity(name, rows, ROOT)
     if name in (*_TRAFFIC, TLB_MISSES):
         raise InputError(f"event {shown(name)} can't be counted: {_lacking()}")
     return events.find(name, ROOT)
@@ -107,12 +107,11 @@ def _by_name(text: str) -> Counting:
 
 def _of_user_code(found: Sequence[Event]) -> list[str]:
     """Return the remark on events that are counted in user code only, if there are any."""
-    if not (names := [event.name for event in found if event.user_only]):
-        return []
+    names = ", ".join(event.name for event in found if event.user_only)
     return [
-        f"{', '.join(names)}: counted in user code only (counts in the kernel need root or "
+        f"{names}: counted in user code only (counts in the kernel need root or "
         "kernel.perf_event_paranoid of at most 1)"
-    ]
+    ] * bool(names)
 
 
 def _auto() -> Counting:

@@ -245,10 +245,6 @@ class Prepared:
         InputError
             They can't be changed here.
         """
-        knobs = self.case.knobs
-        if knobs.prefetchers != "off" and not knobs.clock_limit and not knobs.cache_ways:
-            yield
-            return
         with settings.changed(self._changes() if ranks().first_of_host else []):
             ranks().gate()
             yield

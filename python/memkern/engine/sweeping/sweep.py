@@ -208,7 +208,7 @@ class _Results(Collected):
         done = kept is not None and kept["stop"] != "interrupted"
         if kept is not None and done:
             self._briefer += float(kept.get("budget_s", math.inf)) < run.case.stop.most_s
-        return self.sink.store.first_time(*key), done
+        return self.sink.store.database.first_time(*key), done
 
     def begin(self, block: _Block, bar: Any) -> None:
         """Count the cases of a block."""
@@ -216,7 +216,7 @@ class _Results(Collected):
         self._placements += sum(run.case.placements for run in block.runs)
         self._drawn += block.drawn
         self._duplicates += block.duplicates
-        first = self.sink.store.end if self.sink is not None else 0
+        first = self.sink.store.database.end if self.sink is not None else 0
         self._positions = {run: first + k * _APART for k, run in enumerate(block.runs)}
         if self._size is not None:
             # The remaining cases are assumed to have as many placements on average.
