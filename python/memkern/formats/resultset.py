@@ -14,8 +14,6 @@ import numpy.typing as npt
 from memkern.checks import plain, several, shown, unknown
 from memkern.errors import InputError
 from memkern.files import parsing, publish, writable
-from memkern.formats import database, encoding
-from memkern.formats.schema import check
 from memkern.formats.values import (
     RESULT,
     Contents,
@@ -32,6 +30,8 @@ from memkern.machine.environment import Environment
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from memkern.formats.database import Database
 
 Mask: TypeAlias = "Sequence[bool] | npt.NDArray[np.bool_] | pd.Series"
 
@@ -69,7 +69,7 @@ class ResultSet:
     environments: dict[str, Environment] = field(default_factory=dict)
     interrupted: bool = False
     left_out: int = 0
-    _source: tuple[database.Database, int] | None = field(default=None, init=False)
+    _source: tuple[Database, int] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Convert all values to the kinds of their columns."""
@@ -99,13 +99,15 @@ class ResultSet:
             The file can't be read. If it is extended before its contents are read, reading raises
             this error.
         """
-        source = database.Database.existing(path)
+        from memkern.formats.database import Database
+
+        source = Database.existing(path)
         results = cls(environments=source.environments())
         del results.records, results.samples
         results._source = source, source.version
         return results
 
-    def _unread(self) -> database.Database | None:
+    def _unread(self) -> Database | None:
         """Return the file whose contents are not in memory, if there is one."""
         if self._source is None:
             return None
@@ -295,7 +297,9 @@ class ResultSet:
         """
         import pandas as pd
 
-        return pd.DataFrame(encoding.sample_columns(self._contents()))
+        from memkern.formats.encoding import sample_columns
+
+        return pd.DataFrame(sample_columns(self._contents()))
 
     def save(self, path: str | Path) -> None:
         """Write the results to a file in the format of its suffix: .parquet, .csv, .json or .db.
@@ -310,6 +314,8 @@ class ResultSet:
             If the suffix is another, or the file can't be written; an existing file is then
             unchanged.
         """
+        from memkern.formats import database, encoding
+
         target = writable(encoding.known_suffix(path))
         if target.suffix == ".db":
             database.save(self._contents(), target)
@@ -353,7 +359,9 @@ class ResultSet:
 
     def _export(self, path: str | Path, suffix: str) -> None:
         """Write files in the format with this suffix."""
-        publish(encoding.ENCODERS[suffix](self._contents(), writable(path)))
+        from memkern.formats.encoding import ENCODERS
+
+        publish(ENCODERS[suffix](self._contents(), writable(path)))
 
     def to_json_text(self) -> str:
         """Return the records alone as a JSON array, missing values as null."""
@@ -470,11 +478,16 @@ def load(path: str | Path) -> ResultSet:
     InputError
         If the file is missing, damaged, not a result of memkern, or of another schema version.
     """
-    source = encoding.known_suffix(path)
+    # Only here, because most commands read no files.
+    from memkern.formats import database
+    from memkern.formats.encoding import DECODERS, known_suffix
+    from memkern.formats.schema import check
+
+    source = known_suffix(path)
     working = working_file(source)
     if os.path.exists(working) and not os.path.exists(source):
         raise InputError(f"{source} does not exist; {working} has the results of an unfinished run")
-    decode = database.load if source.suffix == ".db" else encoding.DECODERS[source.suffix]
+    decode = database.load if source.suffix == ".db" else DECODERS[source.suffix]
     contents = decode(source)
     with parsing(source, RESULT):
         check(contents)

@@ -328,10 +328,7 @@ def this_host() -> Host:
 @functools.lru_cache(maxsize=1)
 def _default(path: Path | None) -> Host:
     host = Host(path)
-    atexit.register(_save, host, os.getpid())
+    atexit.register(host.save)
+    # A process that is forked from this one must not save the same again.
+    os.register_at_fork(after_in_child=lambda: atexit.unregister(host.save))
     return host
-
-
-def _save(host: Host, process: int) -> None:
-    if os.getpid() == process:  # not in a process forked from it
-        host.save()

@@ -480,10 +480,10 @@ def numbered(root: Path, pattern: str) -> list[Path]:
         return int(digits[0]) if digits else -1
 
     try:
-        found = [path for path in root.glob(pattern) if first_number(path) >= 0]
+        found = (path for path in root.glob(pattern) if first_number(path) >= 0)
+        return sorted(found, key=first_number)
     except OSError:
         return []
-    return sorted(found, key=first_number)
 
 
 def each_cpu(root: Path, name: str) -> str | None:

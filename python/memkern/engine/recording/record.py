@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from memkern import statistics
-from memkern.engine.recording import counting
 from memkern.engine.recording.samples import STARTS_PER_SAMPLE, median, names_of
 from memkern.engine.recording.taken import Energy, Measurement, Taken
 from memkern.host import Host
@@ -248,14 +247,12 @@ def _identity_columns(
     """Return the columns that identify the case, the machine and the time."""
     threads, size = taken.placements[-1].obtained["threads"], taken.ranks.size
     platform = taken.device.get("platform") or environment.platform_label(machine, threads)
-    if size > 1:
-        platform = f"{platform} a rank, {size} ranks"
     which, derived = case.input_columns, case.spec.derived_columns
     return {
         "case_id": f"{taken.case_id}-{case.spec.name}" if column else taken.case_id,
         "repeat": taken.repeat,
         "environment_id": _identity(machine),
-        "platform": platform,
+        "platform": platform + f" a rank, {size} ranks" * (size > 1),
         "started": taken.started,
         "kernel": case.spec.kernel,
         "definition": definition_of(case.spec),
@@ -425,6 +422,8 @@ def _counted_columns(
     last = taken.placements[-1]
     if last.counting is None:
         return {}, []
+    from memkern.engine.recording import counting
+
     counts = [p.samples.counts for p in taken.counted]
     held_B = ends(caches, last.obtained["threads"])
     level = MEMORY if as_run.knobs.flush else level_of(last.obtained["footprint_B"], held_B)

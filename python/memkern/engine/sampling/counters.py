@@ -128,6 +128,5 @@ def _auto() -> Counting:
     if known and (lacking := [name for name in _TRAFFIC if name not in known]):
         missing[_lacking()] = lacking
     notes = [f"{', '.join(names)} can't be counted: {why}" for why, names in missing.items()]
-    if not known:
-        notes.append(f"traffic is not counted: {_lacking()}")
-    return Counting(tuple(found), "; ".join([*notes, *_of_user_code(found)]))
+    unknown = [] if known else [f"traffic is not counted: {_lacking()}"]
+    return Counting(tuple(found), "; ".join([*notes, *unknown, *_of_user_code(found)]))

@@ -8,7 +8,7 @@ import functools
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,6 @@ from memkern.checks import shown
 from memkern.engine.processes.communication import exclusive, prepared_cases, ranks
 from memkern.engine.recording.samples import STARTS_PER_SAMPLE
 from memkern.engine.recording.taken import Choice
-from memkern.engine.sampling.counters import requested
 from memkern.errors import InputError, warn
 from memkern.extension import _memkern
 from memkern.host import Host, this_host
@@ -28,6 +27,9 @@ from memkern.machine.topology import limiting_quota, workers_by_quota
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Check, Validation, finish
 from memkern.spec.options import GPUS, INTEGERS, OF_RANKS, PROCESSORS, RANKS, REQUEST
+
+if TYPE_CHECKING:
+    from memkern.engine.recording.counting import Counting
 
 # The clock measures a sample of this many ticks to better than a tenth of a percent.
 _TICKS_PER_SAMPLE = 1000
@@ -96,7 +98,11 @@ class Prepared:
             self.part = _part_of(case, ranks().number, ranks().size) if case.halo else None
             self.own = self.part.case if self.part else case
             self.device = None if case.knobs.device == "cpu" else case.knobs.device
-            self.counting = requested(case.knobs.counters) if case.knobs.counters else None
+            self.counting: Counting | None = None
+            if case.knobs.counters:
+                from memkern.engine.sampling.counters import requested
+
+                self.counting = requested(case.knobs.counters)
             self.native = self._placed(self.own, chosen.threads if chosen else 0)
             prepared_cases.add(self)
             self._warn()
@@ -245,7 +251,9 @@ class Prepared:
         InputError
             They can't be changed here.
         """
-        with settings.changed(self._changes() if ranks().first_of_host else []):
+        knobs = self.case.knobs
+        asked = knobs.prefetchers == "off" or knobs.clock_limit or knobs.cache_ways
+        with settings.changed(self._changes() if asked and ranks().first_of_host else []):
             ranks().gate()
             yield
             ranks().gate()

@@ -275,9 +275,8 @@ class Plan:
         if 0 < len(run.placements) < _least(run.case):
             return True
         own_s = self._takes_s(run) + self._lacking_s(run)
-        kept_s, most_s = 0.0, self._time_s
-        if not run.placements:
-            kept_s, most_s = _RESERVE * self._time_s, self._most_s
+        most_s = self._time_s if run.placements else self._most_s
+        kept_s = 0.0 if run.placements else _RESERVE * self._time_s
         fits = own_s <= most_s and own_s + self._begun_s <= self._left_s - kept_s
         # The clocks of ranks differ, so they agree on the first case as well.
         first = id(run) == self._any and not run.placements and self._left_s > 0

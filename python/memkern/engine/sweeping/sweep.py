@@ -22,7 +22,6 @@ from memkern.engine.sweeping.planning import Plan, by_importance, rates
 from memkern.engine.sweeping.rounds import Collected, in_rounds
 from memkern.errors import InputError, warn
 from memkern.formats import ResultSet
-from memkern.formats.store import open_output
 from memkern.host import this_host
 from memkern.host.distances import Spread
 from memkern.progress import bar as progress_bar
@@ -127,6 +126,8 @@ def sweep(  # noqa: PLR0913
     )
     with ranks().waiting_for_first():
         if output is not None and ranks().number == 0:
+            from memkern.formats.store import open_output
+
             results.sink = open_output(output, resume, machine, force=force)
     bar = progress_bar(progress if ranks().number == 0 else False, time_s=time_s)
     generator = None if seed is None else random.Random(seed)
@@ -190,8 +191,8 @@ class _Results(Collected):
         self._seen: set[tuple[str, int]] = set()
         self._planned = self._placements = self._drawn = 0
         self._duplicates = self._measured = self._left_out = 0
-        self._briefer = 0  # reused results of a smaller budget
-        self._imprecise = 0  # results whose budget did not suffice for their precision
+        # Reused results of a smaller budget, and results less precise than requested.
+        self._briefer = self._imprecise = 0
 
     @property
     def _total(self) -> int:
