@@ -6,7 +6,6 @@ No code names a family: every family's folder in `memkern/families` has modules 
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import pkgutil
 from pathlib import Path
@@ -50,12 +49,15 @@ def family_names() -> dict[str, str]:
     dict of str to str
         By name ``module:attribute``, or ``module`` if the module itself is public.
     """
-    found = {}
-    for family in _families():
-        package = importlib.import_module(f"{__package__}.families.{family}")
-        homes = vars(package).get("PUBLIC", {})
-        found.update({name: f"families.{family}.{home}" for name, home in homes.items()})
-    return found
+    packages = {
+        family: importlib.import_module(f"{__package__}.families.{family}")
+        for family in _families()
+    }
+    return {
+        name: f"families.{family}.{home}"
+        for family, package in packages.items()
+        for name, home in vars(package).get("PUBLIC", {}).items()
+    }
 
 
 @functools.cache

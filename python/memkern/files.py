@@ -75,10 +75,11 @@ def writable(path: str | Path) -> Path:
         raise InputError(f"{target} can't be written: {target.parent} is not a folder")
     if mode is None or stat.S_ISREG(mode):
         return target
-    if stat.S_ISLNK(mode):
-        what = "a symbolic link: name the file itself"
-    else:
-        what = f"{'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}: name a file"
+    kinds = {
+        stat.S_IFLNK: "a symbolic link: name the file itself",
+        stat.S_IFDIR: "a folder: name a file",
+    }
+    what = kinds.get(stat.S_IFMT(mode), "not a regular file: name a file")
     raise InputError(f"{target} can't be written because it is {what}")
 
 
@@ -217,6 +218,12 @@ def parsing(path: Path, what: str) -> Iterator[None]:
         raise InputError(f"{path} can't be read as {what}: {_reason_at(path, error)}") from error
 
 
+# Meanings of errors of the system, EAGAIN of fork.
+_REASONS: Mapping[int | None, str] = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk is full",
+    errno.EAGAIN: "no more processes may start (pids.max of the control group, or ulimit -u)",
+}
 # Meanings of parts of SQLite's messages.
 _SQLITE_REASONS = {
     "is full": "the disk is full",
@@ -237,10 +244,8 @@ def reason(error: BaseException) -> str:
     of_disk = isinstance(error, sqlite_errors()) and "disk I/O" in str(error)
     if number == errno.EFBIG or (of_disk and most_B != resource.RLIM_INFINITY):
         return f"a file may have at most {most_B} bytes here (ulimit -f)"
-    if number in (errno.ENOSPC, errno.EDQUOT):
-        return "the disk is full"
-    if number == errno.EAGAIN:  # of fork
-        return "no more processes may start (pids.max of the control group, or ulimit -u)"
+    if number in _REASONS:
+        return _REASONS[number]
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, sqlite_errors()):

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from memkern import backends, checks
-from memkern.checks import one_of
 from memkern.errors import warn
 
 # Runs a module as `python -m` does, but without the current folder on the path, whose files would
@@ -63,11 +62,9 @@ def _found(
     variables: Mapping[str, str], names: Sequence[tuple[str, str]] = _VARIABLES
 ) -> tuple[int, int]:
     for number, size in names:
-        try:
+        with contextlib.suppress(KeyError, ValueError):
             # Slurm's number of tasks on each node is such as "2(x3)".
             return int(variables[number]), int(variables[size].partition("(")[0])
-        except (KeyError, ValueError):
-            continue
     return 0, 1
 
 
@@ -103,13 +100,12 @@ def comm(requested: str = "auto", variables: Mapping[str, str] = os.environ) -> 
     InputError
         `requested` or the environment variable has another value.
     """
-    one_of(requested, "comm", CHOICES)
-    if requested == "auto":
-        requested = variables.get(COMM, "")
-        if not requested:
-            return "auto" if size(variables) > 1 else "none"
-        one_of(requested, COMM, CHOICES[1:])
-    return requested
+    checks.one_of(requested, "comm", CHOICES)
+    if requested != "auto":
+        return requested
+    given = variables.get(COMM, "")
+    checks.one_of(given, COMM, ("", *CHOICES[1:]))
+    return given or ("auto" if size(variables) > 1 else "none")
 
 
 def check_shared_memory(segments: int = 1, variables: Mapping[str, str] = os.environ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import re
 import resource
 from pathlib import Path
 from typing import NamedTuple
@@ -36,9 +37,9 @@ def memory_left(root: Path = Path("/")) -> tuple[int, str]:
         Name of the smallest limit.
     """
     limits = [(UNLIMITED_B, "nothing")]
-    available = _bytes_of(root, "proc/meminfo", "MemAvailable:")
-    if available is not None:
-        limits.append((available, "available memory"))
+    memory, process = (read_numbers(root, f"proc/{name}") for name in ("meminfo", "self/status"))
+    if "MemAvailable:" in memory:
+        limits.append((memory["MemAvailable:"], "available memory"))
     for which, usage, name in (
         (resource.RLIMIT_AS, "VmSize:", "address space limit (ulimit -v)"),
         (resource.RLIMIT_DATA, "VmData:", "data limit (ulimit -d)"),
@@ -46,11 +47,10 @@ def memory_left(root: Path = Path("/")) -> tuple[int, str]:
         with contextlib.suppress(OSError):  # a filter of system calls refuses it
             most, _ = resource.getrlimit(which)
             if most != resource.RLIM_INFINITY:
-                limits.append((most - (_bytes_of(root, "proc/self/status", usage) or 0), name))
-    commit = _bytes_of(root, "proc/meminfo", "CommitLimit:")
-    if commit is not None and read_number(root, "proc/sys/vm/overcommit_memory") == 2:
-        used = _bytes_of(root, "proc/meminfo", "Committed_AS:") or 0
-        limits.append((commit - used, "commit limit (vm.overcommit_memory=2)"))
+                limits.append((most - process.get(usage, 0), name))
+    if "CommitLimit:" in memory and read_number(root, "proc/sys/vm/overcommit_memory") == 2:
+        left = memory["CommitLimit:"] - memory.get("Committed_AS:", 0)
+        limits.append((left, "commit limit (vm.overcommit_memory=2)"))
     for folder in cgroup_folders(root, "memory"):
         for limit, usage, cache in (
             ("memory.max", "memory.current", "inactive_file"),
@@ -59,7 +59,7 @@ def memory_left(root: Path = Path("/")) -> tuple[int, str]:
             allowed, used_B = read_number(folder, limit), read_number(folder, usage)
             if allowed is not None and used_B is not None:
                 # The page cache counts as usage but can be reclaimed.
-                reclaimable = _bytes_of(folder, "memory.stat", cache) or 0
+                reclaimable = read_numbers(folder, "memory.stat").get(cache, 0)
                 limits.append((allowed - max(0, used_B - reclaimable), f"cgroup limit of {folder}"))
     left, source = min(limits)
     return max(left, 0), source
@@ -102,15 +102,14 @@ def processor_quota(root: Path = Path("/")) -> Quota | None:
 
     It is the smallest ratio of quota to period of a group and its parents, of either version.
     """
-    found: list[Quota] = []
-    for folder in cgroup_folders(root, "cpu"):
-        quota, _, period = (read_text(folder, "cpu.max") or "").partition(" ")
-        if not quota:
-            quota = read_text(folder, "cpu.cfs_quota_us") or ""
-            period = read_text(folder, "cpu.cfs_period_us") or ""
-        if quota.isdigit() and period.isdigit() and int(period) > 0:
-            found.append(Quota(int(quota) / int(period), int(period) / 1e6))
-    return min(found, default=None)
+    texts = (
+        read_text(folder, "cpu.max")
+        or f"{read_text(folder, 'cpu.cfs_quota_us')} {read_text(folder, 'cpu.cfs_period_us')}"
+        for folder in cgroup_folders(root, "cpu")
+    )
+    # Quota and period in microseconds; a group without a quota has "max" or -1.
+    known = filter(None, (re.fullmatch(r"(\d+) ([1-9]\d*)", text) for text in texts))
+    return min((Quota(int(one[1]) / int(one[2]), int(one[2]) / 1e6) for one in known), default=None)
 
 
 def throttled_s(root: Path = Path("/")) -> float:
@@ -118,14 +117,10 @@ def throttled_s(root: Path = Path("/")) -> float:
 
     It is the longest time of a group and its parents, over all processors; NaN if unknown.
     """
-    found = []
-    for folder in cgroup_folders(root, "cpu"):
-        for line in (read_text(folder, "cpu.stat") or "").splitlines():
-            name, _, value = line.partition(" ")
-            unit_s = {"throttled_usec": 1e-6, "throttled_time": 1e-9}.get(name)
-            if unit_s and value.strip().isdecimal():
-                found.append(int(value) * unit_s)
-    return max(found, default=math.nan)
+    groups = [read_numbers(folder, "cpu.stat") for folder in cgroup_folders(root, "cpu")]
+    units_s = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
+    every = [group[name] * units_s[name] for group in groups for name in units_s if name in group]
+    return max(every, default=math.nan)
 
 
 def cgroup_folders(root: Path, controller: str = "") -> tuple[Path, ...]:
@@ -176,10 +171,10 @@ def read_number(root: Path, path: str) -> int | None:
         return None
 
 
-def _bytes_of(root: Path, path: str, key: str) -> int | None:
-    """Return the value of a key in bytes, from lines of ``key value`` or ``key value kB``."""
-    for line in (read_text(root, path) or "").splitlines():
-        words = line.split()
-        if words[:1] == [key] and len(words) > 1 and words[1].isdecimal():
-            return int(words[1]) * (1024 if words[2:] == ["kB"] else 1)
-    return None
+def read_numbers(root: Path, path: str) -> dict[str, int]:
+    """Return the numbers in a file with lines such as ``pswpin 5`` or ``VmSize: 5 kB``.
+
+    They are by the words before them, in bytes where they are in kB.
+    """
+    found = re.findall(r"^(\S+)[ \t]+(\d+)( kB)?[ \t]*$", read_text(root, path) or "", re.M)
+    return {word: int(number) * (1024 if kB else 1) for word, number, kB in found}

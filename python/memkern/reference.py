@@ -72,11 +72,6 @@ def _number(text: str) -> float:
     return float(text.removeprefix(">=")) if text else math.nan
 
 
-def _loop(kernel: str) -> str:
-    """Return memkern's name of a loop; the three rows of the stencil share a name."""
-    return "loops.stencil" if kernel.startswith("2d5pt") else f"loops.{kernel}"
-
-
 def _texts(*names: str) -> dict[str, tuple[str, Callable[[str], object]]]:
     return {name: (name, str) for name in names}
 
@@ -121,7 +116,11 @@ _TABLES = {
         "alappat2021_ecm_kernels.csv",
         _ALAPPAT_2021,
         {
-            "kernel": ("kernel", _loop),
+            # The three rows of the stencil share a name.
+            "kernel": (
+                "kernel",
+                lambda loop: f"loops.{'stencil' if loop.startswith('2d5pt') else loop}",
+            ),
             "statement": ("statement", str),
             **{
                 f"{what}_{level}": (f"{what}_{level}", convert)

@@ -102,28 +102,17 @@ def moderate(variances: npt.ArrayLike, freedom: npt.ArrayLike) -> Prior | None:
     v, f = v[known], f[known]
     if len(v) < 3:
         return None
+    from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
 
     e = np.log(v) - digamma(f / 2) + np.log(f / 2)
     excess = float(np.var(e, ddof=1) - np.mean(polygamma(1, f / 2)))
     if excess <= 0:
         return Prior(float(np.exp(np.mean(e))), math.inf)
-    half = _trigamma_inverse(excess)
+    # 1/x + 1/(2 x^2) < trigamma(x) < 1/x + 1/x^2 bounds the x with trigamma(x) = excess.
+    ends = 1 / excess, 1 / excess + excess**-0.5
+    half = float(brentq(lambda x: float(polygamma(1, x)) - excess, *ends))
     return Prior(math.exp(float(np.mean(e)) + float(digamma(half)) - math.log(half)), 2 * half)
-
-
-def _trigamma_inverse(y: float) -> float:
-    """Return the x with trigamma(x) = y, by the Newton iteration of Smyth's appendix."""
-    from scipy.special import polygamma
-
-    x = 0.5 + 1 / y
-    for _ in range(50):
-        trigamma = float(polygamma(1, x))
-        step = trigamma * (1 - trigamma / y) / float(polygamma(2, x))
-        x += step
-        if abs(step) < 1e-8 * x:
-            break
-    return x
 
 
 @dataclass(frozen=True)

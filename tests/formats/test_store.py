@@ -149,13 +149,13 @@ def test_a_full_disk_leaves_the_finished_cases(tmp_path):
     with Store.open(path) as store:
         store.add(record("a"), [1.0], HERE)
         before = store.result_set()
-        [(pages,)] = store._database.connection.execute("PRAGMA page_count").fetchall()
-        store._database.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+        [(pages,)] = store.database.connection.execute("PRAGMA page_count").fetchall()
+        store.database.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         with pytest.raises(InputError, match=r"x\.db can't be written: the disk is full$"):
             store.add(record("b", new=1), np.zeros(100_000), HERE)
         assert_same(store.result_set(), before)
         assert_same(load(path), before)
-        store._database.connection.execute("PRAGMA max_page_count = 1000000")
+        store.database.connection.execute("PRAGMA max_page_count = 1000000")
         store.add(record("b", new=1), np.zeros(100_000), HERE)
     assert [len(x) for x in load(path).samples] == [1, 100_000]
     assert [p.name for p in tmp_path.iterdir()] == ["x.db"]
@@ -238,8 +238,8 @@ def test_a_half_written_transaction_is_undone(tmp_path, use):
         from memkern.results import Store
         store = Store.open("x.db")
         store.add({"case_id": "whole", "repeat": 0}, np.full(5000, 1.5), {})
-        store._database.connection.execute("PRAGMA cache_size = 1")
-        with store._database.transaction() as cursor:
+        store.database.connection.execute("PRAGMA cache_size = 1")
+        with store.database.transaction() as cursor:
             cursor.execute("UPDATE samples SET time_s = zeroblob(40000)")
             cursor.execute("INSERT INTO records (case_id) VALUES ('half')")
             cursor.execute("INSERT INTO samples VALUES (2, zeroblob(9000000))")
@@ -274,7 +274,7 @@ def test_an_interrupted_add_is_undone(tmp_path, monkeypatch):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(database, "_insertion", interrupt)
             store.add(record("b"), [1.0], HERE)
-        assert not store._database.connection.in_transaction
+        assert not store.database.connection.in_transaction
         store.add(record("c"), [1.0], HERE)
     assert [row["case_id"] for row in load(tmp_path / "x.db")] == ["a", "c"]
 

@@ -10,14 +10,14 @@ from event_trees import CASCADE_LAKE, COUNTERS, ZEN_4
 
 from memkern.machine import events
 from memkern.machine.environment import cpu_list
-from memkern.machine.events import by_units, find, names_of, processor, quantities
+from memkern.machine.events import by_units, find, names_of, of_quantity, processor, quantities
 
 
 @pytest.mark.parametrize("name", COUNTERS)
 def test_quantities_of_a_processor(tmp_path: Path, name: str) -> None:
     files, expected = COUNTERS[name]
     root = tree(tmp_path, files)
-    found = {q: quantity.event(root) for q, quantity in quantities(root).items()}
+    found = {q: of_quantity(q, rows, root) for q, rows in quantities(root).items()}
     codes = {q: [(code.type, code.config) for code in event.codes] for q, event in found.items()}
     assert codes == expected
     for quantity, event in found.items():

@@ -262,8 +262,7 @@ class Database(contextlib.AbstractContextManager["Database"]):
     @property
     def positions(self) -> list[int]:
         """The numbers by which the records are ordered."""
-        rows = self.connection.execute("SELECT record FROM records ORDER BY record")
-        return [position for (position,) in rows]
+        return [n for (n,) in self.connection.execute("SELECT record FROM records ORDER BY record")]
 
     def contents(self) -> Contents:
         """Return the contents of the file."""

@@ -73,8 +73,7 @@ def encode_json(contents: Contents, path: Path) -> dict[Path, bytes]:
     rows = ",\n ".join(dumps(samples.tolist()) for samples in contents.samples)
     head = dumps(_header(contents))[1:-1]
     records = json_rows(contents.records)
-    text = f'{{{head},\n"records":\n{records},\n"samples":\n[{rows}]}}\n'
-    return {path: text.encode()}
+    return {path: f'{{{head},\n"records":\n{records},\n"samples":\n[{rows}]}}\n'.encode()}
 
 
 def _decode_json(path: Path) -> Contents:
@@ -139,11 +138,12 @@ def encode_parquet(contents: Contents, path: Path) -> dict[Path, bytes]:
         "null": pa.null(),
     }
 
+    metadata = {name: {"unit": c.unit, "meaning": c.meaning} for name, c in COLUMNS.items()}
+
     def encode(columns: Mapping[str, Any], kinds: Mapping[str, str], **header: str) -> bytes:
         arrays = [pa.array(columns[name], types[kind]) for name, kind in kinds.items()]
         fields = [
-            pa.field(name, types[kind], metadata=_field_metadata(name))
-            for name, kind in kinds.items()
+            pa.field(name, types[kind], metadata=metadata.get(name)) for name, kind in kinds.items()
         ]
         table = pa.table(arrays, schema=pa.schema(fields, header))
         buffer = io.BytesIO()
@@ -157,12 +157,6 @@ def encode_parquet(contents: Contents, path: Path) -> dict[Path, bytes]:
         path.with_suffix(".samples.parquet"): encode(sample_columns(contents), _SAMPLE_KINDS),
         path: encode(columns, kinds, **header),
     }
-
-
-def _field_metadata(name: str) -> dict[str, str]:
-    """Return unit and meaning of a declared column."""
-    declared = COLUMNS.get(name)
-    return {"unit": declared.unit, "meaning": declared.meaning} if declared else {}
 
 
 def _decode_parquet(path: Path) -> Contents:
@@ -280,9 +274,7 @@ def _csv_rows(content: bytes) -> list[dict[str, str | None]]:
             "semicolons or tabs separate its fields, as some spreadsheets save it: save it with "
             "commas between fields and points in numbers"
         )
-    names: list[str] | None = None
-    index = text.startswith((",", '"",', "Unnamed: 0,", '"Unnamed: 0",'))
-    rows: list[dict[str, str | None]] = []
+    lines: list[list[str | None]] = []
     fields: list[str | None] = []
     position = 0
     while position < len(text):
@@ -295,14 +287,14 @@ def _csv_rows(content: bytes) -> list[dict[str, str | None]]:
         fields.append(bare or None if cell is None else cell)
         position = found.end()
         if end != ",":
-            if names is None:
-                names = [name or "" for name in fields]
-            else:
-                rows.append(dict(zip(names[index:], fields[index:], strict=True)))
+            lines.append(fields)
             fields = []
     if fields:
         raise ValueError("the last line is cut off")
-    return rows
+    index = text.startswith((",", '"",', "Unnamed: 0,", '"Unnamed: 0",'))
+    head, *rows = [line[index:] for line in lines] or [[]]
+    names = [name or "" for name in head]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 ENCODERS = {".parquet": encode_parquet, ".csv": encode_csv, ".json": encode_json}

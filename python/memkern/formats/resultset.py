@@ -282,8 +282,7 @@ class ResultSet:
         columns = {}
         for name, kind in column_kinds(self.records).items():
             values = [record[name] for record in self.records]
-            missing = kind in nullable and None in values
-            dtype = nullable[kind] if missing else plain.get(kind)
+            dtype = nullable[kind] if kind in nullable and None in values else plain.get(kind)
             columns[name] = pd.Series(values, dtype=dtype)
         return pd.DataFrame(columns)
 

@@ -86,29 +86,25 @@ def _fits(value: Any, schema: Any, where: str) -> None:
     """Check a part of an environment; None is unknown."""
     if value is None:
         return
+    kinds: dict[type, type] = {list: list, _Each: Mapping, dict: Mapping, re.Pattern: str}
+    _is(value, kinds.get(type(schema), schema), where)
     if isinstance(schema, list):
-        _is(value, list, where)
         for number, entry in enumerate(value):
             _is(entry, dict, f"{where}[{number}]")
             _fits(entry, schema[0], f"{where}[{number}]")
     elif isinstance(schema, _Each):
-        _is(value, Mapping, where)
         for name, entry in value.items():
             if entry is None:
                 raise ValueError(f"{where}.{name} has no value")
             _fits(entry, schema.schema, f"{where}.{name}")
     elif isinstance(schema, dict):
-        _is(value, Mapping, where)
         for name, own in schema.items():
             _fits(value.get(name), own, f"{where}.{name}")
     elif isinstance(schema, re.Pattern):
-        _is(value, str, where)
         if not schema.fullmatch(value):
             raise ValueError(f"{where} is {value!r}")
-    else:
-        _is(value, schema, where)
-        if schema is int and not 0 <= value < 2**62:
-            raise ValueError(f"{where} is {value!r}")
+    elif schema is int and not 0 <= value < 2**62:
+        raise ValueError(f"{where} is {value!r}")
 
 
 def _is(value: Any, kind: type, where: str) -> None:

@@ -27,12 +27,19 @@ class Store(contextlib.AbstractContextManager["Store"]):
 
     Use `Store.open`. Each `add` is one transaction, synced to the disk before it returns; no
     transaction is open at any other time, so others can read the file while a sweep writes it.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    database : Database
+        The open file.
     """
 
     def __init__(self, database: Database, *, drop_if_empty: bool = False) -> None:
         """Hold an open file; see `open`."""
         self.path = database.path
-        self._database = database
+        self.database = database
         self._drop_if_empty = drop_if_empty
 
     @classmethod
@@ -84,20 +91,20 @@ class Store(contextlib.AbstractContextManager["Store"]):
 
         A file that was opened before this process was forked is not closed.
         """
-        if self._database.is_inherited:
+        if self.database.is_inherited:
             return
         drop = False
-        with self._database, contextlib.suppress(*sqlite_errors()):
-            created_here = self._drop_if_empty and self._database.is_in_place
-            drop = created_here and not self._database.count
+        with self.database, contextlib.suppress(*sqlite_errors()):
+            created_here = self._drop_if_empty and self.database.is_in_place
+            drop = created_here and not self.database.count
         if drop:
-            self._database.path.unlink(missing_ok=True)
+            self.database.path.unlink(missing_ok=True)
         self._drop_if_empty = False
 
     @property
     def is_kept(self) -> bool:
         """Whether there is a file that can be resumed, after it was closed."""
-        return self._database.path == self.path and self.path.exists()
+        return self.database.path == self.path and self.path.exists()
 
     def check(self, environment: Environment) -> None:
         """Refuse to mix results of two machines or builds.
@@ -112,16 +119,11 @@ class Store(contextlib.AbstractContextManager["Store"]):
         InputError
             If a stored environment has `differences` that may affect a measurement.
         """
-        _check_same(self.path, self._database.environments(), environment)
+        _check_same(self.path, self.database.environments(), environment)
 
     def add(self, record: Mapping[str, Any], samples: npt.ArrayLike, environment: Any) -> None:
         """Write a finished case; see `add_all`."""
         self.add_all([(record, samples)], environment)
-
-    @property
-    def end(self) -> int:
-        """The place after the last record."""
-        return self._database.end
 
     def add_all(
         self,
@@ -153,7 +155,7 @@ class Store(contextlib.AbstractContextManager["Store"]):
             for record, samples in rows
         ]
         environments = dict.fromkeys((row["environment_id"] for row, _ in whole), environment)
-        self._database.insert(whole, environments, replace=True, positions=positions)
+        self.database.insert(whole, environments, replace=True, positions=positions)
 
     def write_anew_if_deleted(self) -> None:
         """Write all records to a new file if the one in use was deleted or replaced.
@@ -163,15 +165,15 @@ class Store(contextlib.AbstractContextManager["Store"]):
         InputError
             If another file replaced it; the records are then in a new file in the same folder.
         """
-        lost = self._database
+        lost = self.database
         if lost.is_in_place:
             return
         contents, positions = lost.contents(), lost.positions
         replaced = self.path.exists()
         target = self.path.with_name(f"{self.path.name}.rescued.db") if replaced else self.path
-        self._database = Database.new(target)
+        self.database = Database.new(target)
         lost.connection.close()
-        self._database.insert(
+        self.database.insert(
             zip(contents.records, contents.samples, strict=True),
             contents.environments,
             positions=positions,
@@ -189,17 +191,13 @@ class Store(contextlib.AbstractContextManager["Store"]):
 
     def find(self, case_id: str, repeat: int) -> Record | None:
         """Return the latest record of a case's repeat, or None if it has not been measured."""
-        return self._database.find(str(case_id), int(repeat))
-
-    def first_time(self, case_id: str, repeat: int) -> bool:
-        """Return whether this is the first call with a case's repeat since the file was opened."""
-        return self._database.first_time(str(case_id), int(repeat))
+        return self.database.find(str(case_id), int(repeat))
 
     def result_set(self) -> ResultSet:
         """Return the contents of the file; if there are many, they are read on demand."""
-        if self._database.count > MANY:
-            return ResultSet.of_file(self._database.path)
-        return ResultSet(*self._database.contents())
+        if self.database.count > MANY:
+            return ResultSet.of_file(self.database.path)
+        return ResultSet(*self.database.contents())
 
 
 @dataclass(eq=False, repr=False)
@@ -219,8 +217,10 @@ class Sink(contextlib.AbstractContextManager["Sink"]):
     path: Path
     store: Store
 
-    def finish(self) -> ResultSet:
+    def finish(self, interrupted: bool = False) -> ResultSet:
         """Export, then remove the working file; a run without records leaves no file.
+
+        If the run was interrupted, only close the working file.
 
         Returns
         -------
@@ -232,22 +232,15 @@ class Sink(contextlib.AbstractContextManager["Sink"]):
         InputError
             If the export can't be written; the working file is kept then.
         """
-        self.store.write_anew_if_deleted()
+        if not interrupted:
+            self.store.write_anew_if_deleted()
         results = self.store.result_set()
-        exports = self.store.path != self.path
+        exports = self.store.path != self.path and not interrupted
         if exports and results:
             results.save(self.path)
         self.store.close()
         if exports:
             self.store.path.unlink(missing_ok=True)
-        return results
-
-    def end(self, interrupted: bool) -> ResultSet:
-        """Finish; if the run was interrupted, keep its working file. Return all records."""
-        if not interrupted:
-            return self.finish()
-        results = self.store.result_set()
-        self.store.close()
         return results
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -325,14 +318,13 @@ def open_output(
             file.unlink(missing_ok=True)
     if target == working:
         return Sink(target, Store.open(target, resume, environment))
-    again = resume and target.exists() and not working.exists()
-    earlier = load(target) if again else None
+    earlier = load(target) if resume and target.exists() and not working.exists() else None
     if earlier is not None and environment is not None:
         _check_same(target, earlier.environments, environment)
     store = Store.open(working, resume, environment)
     if earlier is not None:
         try:
-            store._database.insert(
+            store.database.insert(
                 zip(earlier.records, earlier.samples, strict=True), earlier.environments
             )
         except BaseException:

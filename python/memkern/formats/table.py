@@ -53,9 +53,11 @@ def records_table(records: Sequence[Mapping[str, Any]]) -> str:
         for record, (mark, _) in zip(some, marks, strict=True)
     ]
     platforms = sorted({str(record["platform"]) for record in records if record.get("platform")})
-    caption = f"{len(records)} record{'' if len(records) == 1 else 's'}"
-    caption += f" on {', '.join(platforms)}" if platforms else ""
-    caption += f"; the first {len(some)} are shown" if len(records) > len(some) else ""
+    caption = (
+        f"{len(records)} record{'' if len(records) == 1 else 's'}"
+        + f" on {', '.join(platforms)}" * bool(platforms)
+        + f"; the first {len(some)} are shown" * (len(records) > len(some))
+    )
     return html_table(
         caption,
         [*(title for _, title in columns), ""],

@@ -191,5 +191,4 @@ def dumps(value: Any) -> str:
 
 def json_rows(records: Iterable[Record]) -> str:
     """Return records as a JSON array with one record per line."""
-    rows = ",\n ".join(map(dumps, records))
-    return f"[{rows}]"
+    return "[" + ",\n ".join(map(dumps, records)) + "]"

@@ -215,14 +215,10 @@ class Host:
     """
 
     def __init__(self, path: Path | None = None) -> None:
+        self.path = path
         self._file = File(path)
         self.measured: dict[Any, Any] = {}
         self.again_s: dict[Any, float] = {}
-
-    @property
-    def path(self) -> Path | None:
-        """The path of the file."""
-        return self._file.path
 
     @functools.cached_property
     def cores(self) -> CoreRates:
@@ -332,10 +328,7 @@ def this_host() -> Host:
 @functools.lru_cache(maxsize=1)
 def _default(path: Path | None) -> Host:
     host = Host(path)
-    atexit.register(_save, host, os.getpid())
+    atexit.register(host.save)
+    # A process that is forked from this one must not save the same again.
+    os.register_at_fork(after_in_child=lambda: atexit.unregister(host.save))
     return host
-
-
-def _save(host: Host, process: int) -> None:
-    if os.getpid() == process:  # not in a process forked from it
-        host.save()

@@ -124,11 +124,14 @@ def from_memory(unit_B: float = 1, whole_B: float = 1, least: int = 1) -> int:
         return wanted
     number = 1 << math.floor(math.log2(max(most, 1)))
     found_MB, wanted_MB = (one * whole_B / 1e6 for one in (number, wanted))
-    held = ""
-    if number * whole_B <= cache_B:
-        held = "; the caches hold them, so that values are not from memory"
-    elif number * whole_B < 2 * cache_B:
-        held = "; the caches hold most of them, so that values are only partly from memory"
+    rows = (
+        (number * whole_B <= cache_B, "them, so that values are not from memory"),
+        (
+            number * whole_B < 2 * cache_B,
+            "most of them, so that values are only partly from memory",
+        ),
+    )
+    held = next((f"; the caches hold {text}" for holds, text in rows if holds), "")
     warnings.warn(
         f"data have {found_MB:.4g} MB by default, not {wanted_MB:.4g} MB, because memory is too "
         f"small (limited by {limit}){held}",
@@ -174,9 +177,8 @@ def held_B(
     within = float(increments[max(last - 1, 0)])
     parts = np.clip((beyond - increments[last : last + 2]) / (beyond - within), 0, 1)
     size_B = float(sizes[last] + parts @ np.diff(sizes)[last : last + 2])
-    if _WHOLE * reported_B <= size_B <= reported_B / _WHOLE:
-        size_B = reported_B
-    return int(size_B)
+    whole = _WHOLE * reported_B <= size_B <= reported_B / _WHOLE
+    return int(reported_B if whole else size_B)
 
 
 def refresh(footprint_B: float, host: Host) -> None:
@@ -285,8 +287,7 @@ def measure(system: Sequence[Mapping[str, Any]], tries: int) -> dict[str, int]:
         if begin_s + last_s > end_s:
             break
         found_s, memory_s = _memkern.measure_loads(sizes_B, end_s - begin_s)
-        for k, one_s in enumerate(found_s):
-            seconds[k] = min(seconds[k], one_s)
+        seconds[: len(found_s)] = map(min, seconds, found_s)
         last_s = time.monotonic() - begin_s
     seconds = [one_s for one_s in seconds if one_s < math.inf]
     found = held_B(sizes_B, seconds, memory_s, last_B)

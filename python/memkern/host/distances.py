@@ -173,9 +173,8 @@ def packaged(name: str) -> Spread:
     system, runs are about as far apart as on a shared host.
     """
     level, threads, placements, *host = name.split(", ")
-    workers = {"1 thread": "one", "GPU": "GPU"}.get(threads, "several")
-    if MIXED in host:
-        workers = "mixed"
+    known = {"1 thread": "one", "GPU": "GPU"}
+    workers = "mixed" if MIXED in host else known.get(threads, "several")
     # Between the recorded numbers of placements, a power of the number.
     share = min(math.log10(int(placements.split()[0])), 1.0)
 
@@ -278,8 +277,7 @@ def _read(name: Any, *numbers: Any) -> Repeated:
 
 
 def _merged(known: Mapping[str, Repeated], new: Mapping[str, Repeated]) -> dict[str, Repeated]:
-    every = sorted({**known, **new}.items(), key=lambda item: item[1].last_s)
-    return dict(every[-_MOST_CASES:])
+    return dict(sorted({**known, **new}.items(), key=lambda item: item[1].last_s)[-_MOST_CASES:])
 
 
 RUNS: Section[Mapping[str, Repeated]] = Section(

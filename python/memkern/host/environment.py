@@ -16,13 +16,12 @@ def machine_environment() -> dict[str, Any]:
     capacity()  # measured once per boot
     found = environment.collect(_memkern.build())
     found["machine"]["tlbs"] = tlbs.read(_memkern.cpuid) or None
-    if measured := measured_caches():
-        found["measured_caches"] = measured
-    if memory := _memory():
-        found["memory"] = dict(memory)
-    if devices := gpu.describe_all():
-        found["devices"] = devices
-    return found
+    parts = {
+        "measured_caches": measured_caches(),
+        "memory": dict(_memory()),
+        "devices": gpu.describe_all(),
+    }
+    return found | {name: part for name, part in parts.items() if part}
 
 
 @functools.cache

@@ -62,8 +62,7 @@ def modes_of(counts: Mapping[int, int], width: float) -> list[Mode]:
     reach = round(_SMOOTHED / width)
     first = min(counts) - reach
     density = np.zeros(max(counts) + reach + 1 - first)
-    for number, times in counts.items():
-        density[number - first] = times
+    density[np.array([*counts]) - first] = [*counts.values()]
     # Cumulated before each bin, to which ends of modes refer.
     before, total = np.concatenate(([0.0], np.cumsum(density))), density.sum()
     kernel = reach + 1 - np.abs(np.arange(-reach, reach + 1))
@@ -103,8 +102,7 @@ def labels_of(ranges: npt.NDArray[np.float64], modes: Sequence[Mode]) -> npt.NDA
 
 def shares_of(labels: npt.NDArray[np.int64], modes: Sequence[Mode]) -> npt.NDArray[np.float64]:
     """Return the share of the samples that were taken in each mode (see `labels_of`)."""
-    counts = np.bincount(labels + 1, minlength=len(modes) + 1)[1:]
-    return counts / max(len(labels), 1)
+    return np.bincount(labels + 1, minlength=len(modes) + 1)[1:] / max(len(labels), 1)
 
 
 def main_mode(shares: npt.NDArray[np.float64], samples: int) -> int | None:
@@ -213,8 +211,9 @@ def _read(content: Mapping[str, Any]) -> Counts:
 
 
 def _sum(known: Counts, new: Counts) -> Counts:
-    names = {**known, **new}
-    return {name: Counter(known.get(name, {})) + Counter(new.get(name, {})) for name in names}
+    return {
+        name: Counter(known.get(name, {})) + Counter(new.get(name, {})) for name in {**known, **new}
+    }
 
 
 RATES: Section[Counts] = Section("cores", {}, _read, _sum)

@@ -85,24 +85,28 @@ def data_caches(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
         )
         if larger and name not in measured:
             continue
-        source = "measured" if name in measured else "system"
-        size_B = measured.get(name, system_B)
-        found.append({**cache, "size_B": size_B, "system_B": system_B, "source": source})
-    units = machine.get("threads") or 1
-    for name in measured.keys() - {f"L{cache['level']}" for cache in found}:
-        instances = max((machine.get("cores") or 1) // _SHARING_CORES, 1)
         found.append(
             {
-                "level": int(name[1:]),
-                "type": "unified",
-                "size_B": measured[name],
-                "line_B": None,
-                "shared_by": max(units // instances, 1),
-                "instances": instances,
-                "system_B": 0,
-                "source": "measured",
+                **cache,
+                "size_B": measured.get(name, system_B),
+                "system_B": system_B,
+                "source": "measured" if name in measured else "system",
             }
         )
+    instances = max((machine.get("cores") or 1) // _SHARING_CORES, 1)
+    found += [
+        {
+            "level": int(name[1:]),
+            "type": "unified",
+            "size_B": measured[name],
+            "line_B": None,
+            "shared_by": max((machine.get("threads") or 1) // instances, 1),
+            "instances": instances,
+            "system_B": 0,
+            "source": "measured",
+        }
+        for name in measured.keys() - {f"L{cache['level']}" for cache in found}
+    ]
     return sorted(found, key=lambda cache: int(cache["level"]))
 
 

@@ -66,10 +66,9 @@ class Instruction(NamedTuple):
             return self._accessed_by_aarch64_B
         if not self.is_vector or "(" not in self.operands:
             return 0
-        for size, ending in ((4, r"(ss|movd)$"), (8, r"(sd|movq)$")):
-            if re.search(ending, self.mnemonic):
-                return size
-        return next(size for name, size in _WIDTHS.items() if name in self.operands)
+        scalars = ((4, r"(ss|movd)$"), (8, r"(sd|movq)$"))
+        sizes = (size for size, ending in scalars if re.search(ending, self.mnemonic))
+        return next(sizes, 0) or self._width_B
 
     @property
     def _accessed_by_aarch64_B(self) -> int:
@@ -88,6 +87,10 @@ class Instruction(NamedTuple):
             return _REGISTERS["v"] * ((int(several[2]) - int(several[1])) % 32 + 1)
         whole = 8 if re.search(r"v\d+\.(8b|4h|2s|1d)", values) else 16
         return sum(min(_REGISTERS[one], whole) for one in registers)
+
+    @property
+    def _width_B(self) -> int:
+        return next(size for name, size in _WIDTHS.items() if name in self.operands)
 
     @property
     def stores(self) -> bool:
@@ -116,10 +119,8 @@ class Instruction(NamedTuple):
         """
         if not self.is_vector or self.gathers or re.match(r"(ld|st)\w*$", self.mnemonic):
             return ""
-        for name, words in _OPERATIONS.items():
-            if re.match(words, self.mnemonic):
-                return name
-        return "add"
+        fitting = (name for name, words in _OPERATIONS.items() if re.match(words, self.mnemonic))
+        return next(fitting, "add")
 
     @property
     def vector_bits(self) -> int | None:
@@ -133,7 +134,7 @@ class Instruction(NamedTuple):
             return None
         if re.search(r"(s[sd]|movd|movq)$", self.mnemonic):
             return 64
-        return 8 * next(size for name, size in _WIDTHS.items() if name in self.operands)
+        return 8 * self._width_B
 
     @property
     def target(self) -> int | None:

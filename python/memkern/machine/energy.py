@@ -100,8 +100,7 @@ def _powercap(root: Path) -> list[Meter]:
             found.append(Meter(f"{above} {name}", f"{folder}/energy_uj", most, name == "dram"))
         else:
             # psys includes the packages.
-            inside = name.startswith("package")
-            found.append(Meter(name, f"{folder}/energy_uj", most, inside))
+            found.append(Meter(name, f"{folder}/energy_uj", most, name.startswith("package")))
     return found
 
 
@@ -113,11 +112,15 @@ def _hwmon(root: Path) -> list[Meter]:
         if chip not in _CHIPS:
             continue
         # Some drivers have their files in the folder of the device.
-        for directory in (folder, folder / "device"):
-            for pattern in ("energy*_input", "power*_average", "power*_input"):
-                for path in sorted(directory.glob(pattern)):
-                    number = path.name.partition("_")[0]
-                    found.setdefault(f"{folder.name} {number}", _of_chip(chip, path, number))
+        paths = (
+            path
+            for directory in (folder, folder / "device")
+            for pattern in ("energy*_input", "power*_average", "power*_input")
+            for path in sorted(directory.glob(pattern))
+        )
+        for path in paths:
+            number = path.name.partition("_")[0]
+            found.setdefault(f"{folder.name} {number}", _of_chip(chip, path, number))
     names = Counter(meter.name for meter in found.values())
     # With a chip for each socket, several meters have the same name.
     return [

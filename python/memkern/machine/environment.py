@@ -16,7 +16,7 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -41,15 +41,15 @@ _MITIGATIONS = (
 
 # Arm processors identify themselves by numbers only (implementer, part).
 _ARM_PARTS = {
-    (0x41, 0xD08): "Arm Cortex-A72",
-    (0x41, 0xD0B): "Arm Cortex-A76",
-    (0x41, 0xD0C): "Arm Neoverse N1",
-    (0x41, 0xD40): "Arm Neoverse V1",
-    (0x41, 0xD49): "Arm Neoverse N2",
-    (0x41, 0xD4F): "Arm Neoverse V2",
-    (0x43, 0x0AF): "Cavium ThunderX2",
-    (0x46, 0x001): "Fujitsu A64FX",
-    (0x48, 0xD01): "HiSilicon Kunpeng 920",
+    ("0x41", "0xd08"): "Arm Cortex-A72",
+    ("0x41", "0xd0b"): "Arm Cortex-A76",
+    ("0x41", "0xd0c"): "Arm Neoverse N1",
+    ("0x41", "0xd40"): "Arm Neoverse V1",
+    ("0x41", "0xd49"): "Arm Neoverse N2",
+    ("0x41", "0xd4f"): "Arm Neoverse V2",
+    ("0x43", "0x0af"): "Cavium ThunderX2",
+    ("0x46", "0x001"): "Fujitsu A64FX",
+    ("0x48", "0xd01"): "HiSilicon Kunpeng 920",
 }
 
 # More processes and threads than a measurement has. The system derives larger limits from the size
@@ -57,9 +57,7 @@ _ARM_PARTS = {
 _MANY = 4096
 
 
-def collect(
-    native: Mapping[str, Any] | None = None, *, root: str | Path = "/", hostname: bool = False
-) -> Environment:
+def collect(native: Mapping[str, Any] | None = None, *, root: str | Path = "/") -> Environment:
     """Describe this machine, its settings and the build, as a nested dict fit for JSON.
 
     Parameters
@@ -68,8 +66,6 @@ def collect(
         The extension's description of its build: compiler, flags, versions, commit.
     root : path
         Folder that contains ``proc``, ``sys`` and ``etc``.
-    hostname : bool
-        Whether to include the host's name; without it results can be published.
 
     Returns
     -------
@@ -78,7 +74,7 @@ def collect(
         bytes; None for unknown values.
     """
     base = Path(root)
-    environment: Environment = {
+    return {
         "machine": copy.deepcopy(this_machine()) if base == Path("/") else _machine(base),
         "os": _os(base),
         "settings": _settings(base),
@@ -86,9 +82,6 @@ def collect(
         "python": dict(_python()),
         "run": _run(base),
     }
-    if hostname:
-        environment["run"]["hostname"] = platform.node()
-    return environment
 
 
 def identity(environment: Environment) -> str:
@@ -159,30 +152,22 @@ def machine_label(platform: object) -> str:
     return re.sub(r"(, \d+ threads?)?( a rank, \d+ ranks)?$", "", str(platform))
 
 
-def read_steal_s(units: Collection[int] | None = None, *, root: str | Path = "/") -> float:
+def read_steal_s(root: str | Path = "/") -> float:
     """Return the steal time: seconds that the hypervisor gave to other machines.
 
     Parameters
     ----------
-    units : collection of int, optional
-        Processors that count; by default all.
     root : path
         Folder that contains ``proc``.
 
     Returns
     -------
     float
-        Sum over these processors since boot; NaN if unknown.
+        Sum over all processors since boot; NaN if unknown.
     """
-    names = {"cpu"} if units is None else {f"cpu{unit}" for unit in units}
-    ticks = []
-    for line in (read_text(Path(root), "proc/stat") or "").splitlines():
-        fields = line.split()
-        if len(fields) > 8 and fields[0] in names and fields[8].isdigit():
-            ticks.append(int(fields[8]))
-    if len(ticks) < len(names):
-        return math.nan
-    return sum(ticks) / os.sysconf("SC_CLK_TCK")
+    # user, nice, system, idle, iowait, irq, softirq, steal, ...
+    found = re.match(r"cpu +(?:\d+ +){7}(\d+)", read_text(Path(root), "proc/stat") or "")
+    return int(found[1]) / os.sysconf("SC_CLK_TCK") if found else math.nan
 
 
 def units_of_core(unit: int, root: str | Path = "/") -> str | None:
@@ -206,10 +191,12 @@ def this_machine() -> dict[str, Any]:
     machine = _machine(Path("/"))
     listed = machine["caches"] or []
     known = {cache["level"] for cache in listed}
-    by_hwloc = [c for c in _memkern.topology()["caches"] if c["size_B"] and c["level"] not in known]
-    for cache in by_hwloc:
-        listed.append({"type": "unified" if cache["level"] > 1 else "data", "ways": None, **cache})
-    return {**machine, "caches": listed or None}
+    by_hwloc = [
+        {"type": "unified" if cache["level"] > 1 else "data", "ways": None, **cache}
+        for cache in _memkern.topology()["caches"]
+        if cache["size_B"] and cache["level"] not in known
+    ]
+    return {**machine, "caches": [*listed, *by_hwloc] or None}
 
 
 def _machine(root: Path) -> dict[str, Any]:
@@ -242,10 +229,7 @@ def _machine(root: Path) -> dict[str, Any]:
 def _model(cpuinfo: Mapping[str, str]) -> str | None:
     implementer, part = cpuinfo.get("CPU implementer"), cpuinfo.get("CPU part")
     if implementer and part:
-        try:
-            known = _ARM_PARTS.get((int(implementer, 0), int(part, 0)))
-        except ValueError:
-            known = None
+        known = _ARM_PARTS.get((implementer, part))
         return known or f"Arm implementer {implementer} part {part}"
     # x86, then POWER, then RISC-V.
     return cpuinfo.get("model name") or cpuinfo.get("cpu") or cpuinfo.get("uarch")
@@ -287,18 +271,17 @@ def _system_caches(root: Path) -> list[dict[str, Any]] | None:
 
 
 def _numa_nodes(root: Path) -> list[dict[str, Any]] | None:
-    nodes = []
-    for folder in numbered(root, "sys/devices/system/node/node*"):
-        # "Node 0 MemTotal: 24684084 kB"
-        total = re.search(r"MemTotal:\s*(\d+ kB)", read_text(folder, "meminfo") or "")
-        nodes.append(
-            {
-                "node": int(folder.name[len("node") :]),
-                "cpus": read_text(folder, "cpulist"),
-                "memory_B": parse_bytes(total[1]) if total else None,
-            }
-        )
-    return nodes or None
+    folders = {int(f.name[4:]): f for f in numbered(root, "sys/devices/system/node/node*")}
+    return [
+        {
+            "node": node,
+            "cpus": read_text(folder, "cpulist"),
+            "memory_B": parse_bytes(
+                fields_of(read_text(folder, "meminfo")).get(f"Node {node} MemTotal")
+            ),
+        }
+        for node, folder in folders.items()
+    ] or None
 
 
 def _by_topology(cpus: Iterable[int], nodes: Iterable[Mapping[str, Any]], root: Path) -> list[int]:
@@ -398,11 +381,10 @@ def _process_limits(root: Path) -> dict[str, int] | None:
     text = read_text(root, "proc/self/limits") or ""
     found = re.findall(r"^Max (processes|address space|data size) +(\d+)", text, flags=re.M)
     reachable = {"processes": _MANY}
-    limits = {name: int(most) for name, most in found}
     return {
-        name.replace(" ", "_"): most
-        for name, most in limits.items()
-        if most < reachable.get(name, UNLIMITED_B)
+        name.replace(" ", "_"): int(most)
+        for name, most in found
+        if int(most) < reachable.get(name, UNLIMITED_B)
     } or None
 
 
@@ -440,13 +422,10 @@ def _python() -> dict[str, Any]:
 
 def _run(root: Path) -> dict[str, Any]:
     meminfo = fields_of(read_text(root, "proc/meminfo"))
-    try:
-        load = [float(word) for word in (read_text(root, "proc/loadavg") or "").split()[:3]]
-    except ValueError:
-        load = []
+    load = re.findall(r"\d+\.\d+", read_text(root, "proc/loadavg") or "")
     return {
         "time": now(),
-        "load": load or None,
+        "load": [*map(float, load)] or None,
         "memory_available_B": parse_bytes(meminfo.get("MemAvailable")),
         # Not a setting: pinning changes it, and records contain the obtained pinning.
         "cpus_allowed": fields_of(read_text(root, "proc/self/status")).get("Cpus_allowed_list"),
@@ -501,10 +480,10 @@ def numbered(root: Path, pattern: str) -> list[Path]:
         return int(digits[0]) if digits else -1
 
     try:
-        found = [path for path in root.glob(pattern) if first_number(path) >= 0]
+        found = (path for path in root.glob(pattern) if first_number(path) >= 0)
+        return sorted(found, key=first_number)
     except OSError:
         return []
-    return sorted(found, key=first_number)
 
 
 def each_cpu(root: Path, name: str) -> str | None:
@@ -515,12 +494,8 @@ def each_cpu(root: Path, name: str) -> str | None:
 
 def fields_of(text: str | None) -> dict[str, str]:
     """Parse lines of the form ``key : value``; for a repeated key, the first value counts."""
-    fields: dict[str, str] = {}
-    for line in (text or "").splitlines():
-        key, colon, value = line.partition(":")
-        if colon and value.strip():
-            fields.setdefault(key.strip(), value.strip())
-    return fields
+    fields = re.findall(r"^[ \t]*([^:\n]*?)[ \t]*:[ \t]*(\S.*?)[ \t]*$", text or "", flags=re.M)
+    return dict(reversed(fields))
 
 
 def _bracketed(text: str | None) -> str | None:
@@ -537,9 +512,6 @@ def parse_bytes(text: str | None) -> int | None:
 
 def cpu_list(text: str | None) -> list[int]:
     """Parse ``0-3,8`` into numbers."""
-    cpus: list[int] = []
-    for part in (text or "").split(","):
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        if found:
-            cpus.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
-    return cpus
+    parts = (re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip()) for part in (text or "").split(","))
+    ends = [(int(part[1]), int(part[2] or part[1])) for part in parts if part]
+    return [cpu for first, last in ends for cpu in range(first, last + 1)]

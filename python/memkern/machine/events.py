@@ -15,7 +15,7 @@ import ctypes
 import functools
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -105,35 +105,6 @@ class Event:
     user_only: bool = False
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A quantity of the table: the sum of the events with one name.
-
-    Attributes
-    ----------
-    name : str
-        ``L2_load``, ``L2_store`` (lines that L1 loads from L2 and writes to L2), ``L3_load``,
-        ``L3_store``, ``memory_load``, ``memory_store`` or ``tlb_misses``.
-    rows : tuple of dict
-        Its rows of events.csv.
-    """
-
-    name: str
-    rows: tuple[dict[str, str], ...]
-
-    def event(self, root: Path = Path("/")) -> Event:
-        """Return its event.
-
-        Raises
-        ------
-        InputError
-            One of its events is unknown to the kernel.
-        """
-        parts = [find(row["event"], root) for row in self.rows]
-        codes = tuple(code._replace(name=self.name) for part in parts for code in part.codes)
-        return Event(self.name, codes, " and ".join(row["meaning"] for row in self.rows))
-
-
 def processor(root: Path = Path("/")) -> tuple[str, int, int]:
     """Return vendor, family and model of the processor; '' and -1 if unknown."""
     found = fields_of(read_text(root, "proc/cpuinfo"))
@@ -148,8 +119,12 @@ def _table() -> tuple[dict[str, str], ...]:
     return tuple(csv.DictReader(text.splitlines()))
 
 
-def quantities(root: Path = Path("/")) -> dict[str, Quantity]:
-    """Return the table's quantities for this processor, by name; empty for unknown processors."""
+def quantities(root: Path = Path("/")) -> dict[str, list[dict[str, str]]]:
+    """Return the rows of the table for each quantity of this processor; empty if it is unknown.
+
+    Quantities are ``L2_load``, ``L2_store`` (lines that L1 loads from L2 and writes to L2),
+    ``L3_load``, ``L3_store``, ``memory_load``, ``memory_store`` and ``tlb_misses``.
+    """
     vendor, family, model = processor(root)
     rows = [
         row
@@ -157,11 +132,23 @@ def quantities(root: Path = Path("/")) -> dict[str, Quantity]:
         if (row["vendor"], row["family"]) == (vendor, str(family))
         and model in {n for part in row["models"].split() for n in cpu_list(part)}
     ]
-    names = dict.fromkeys(row["quantity"] for row in rows)
     return {
-        name: Quantity(name, tuple(row for row in rows if row["quantity"] == name))
-        for name in names
+        name: [row for row in rows if row["quantity"] == name]
+        for name in dict.fromkeys(row["quantity"] for row in rows)
     }
+
+
+def of_quantity(name: str, rows: Sequence[Mapping[str, str]], root: Path) -> Event:
+    """Return the event of a quantity by its rows: the sum of their events.
+
+    Raises
+    ------
+    InputError
+        One of them is unknown to the kernel.
+    """
+    parts = [find(row["event"], root) for row in rows]
+    codes = tuple(code._replace(name=name) for part in parts for code in part.codes)
+    return Event(name, codes, " and ".join(row["meaning"] for row in rows))
 
 
 def names_of(text: str) -> list[str]:
@@ -231,9 +218,8 @@ def of_user_code(event: Event) -> Event | None:
     """
     plain, levels = _levels(event.name)
     per_worker = all(code.unit < 0 for code in event.codes)
-    if levels or plain in _OF_THE_KERNEL or not per_worker:
-        return None
-    if not any(code.kernel for code in event.codes):
+    in_kernel = plain not in _OF_THE_KERNEL and any(code.kernel for code in event.codes)
+    if levels or not per_worker or not in_kernel:
         return None
     codes = tuple(code._replace(kernel=False) for code in event.codes)
     meaning = f"{event.meaning}, of user code only".removeprefix(", ")
@@ -388,24 +374,22 @@ def _libpfm() -> ctypes.CDLL | None:
 
 def why_no_libpfm() -> str:
     """Return why names of libpfm4 are unknown; empty if it is installed."""
-    if _libpfm() is not None:
-        return ""
-    return f"{_LIBRARY} is missing: install libpfm4 for the processor's names of events"
+    return (
+        f"{_LIBRARY} is missing: install libpfm4 for the processor's names of events"
+        if _libpfm() is None
+        else ""
+    )
 
 
 def _by_libpfm(name: str, root: Path) -> Event | None:
     """Return an event by libpfm4's name; None if the name is unknown or the library is missing."""
     library = _libpfm()
-    if library is None:
+    if library is None or not name.isascii():
         return None
     attr = ctypes.create_string_buffer(_ATTR_B)
     struct.pack_into("=I", attr, 4, _ATTR_B)
     encoding = _Encoding(attr=ctypes.addressof(attr), size=ctypes.sizeof(_Encoding))
-    try:
-        text = name.encode("ascii")
-    except UnicodeEncodeError:
-        return None
-    if library.pfm_get_os_event_encoding(text, _USER, _OS_PERF, ctypes.byref(encoding)):
+    if library.pfm_get_os_event_encoding(name.encode(), _USER, _OS_PERF, ctypes.byref(encoding)):
         return None
     kind, _, config = struct.unpack_from("=IIQ", attr, 0)
     (flags,) = struct.unpack_from("=Q", attr, 40)

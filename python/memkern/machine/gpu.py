@@ -15,6 +15,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -239,9 +240,8 @@ def _capable_link(name: str) -> dict[str, float]:
     The maximum width of NVML, and the maximum generation of an older NVML, depend on the slot of
     the device, so the system's files have precedence.
     """
-    bus = str(facts(name).get("bus", "")).lower()
     # Both contain the domain, which has at least four digits in the system's files.
-    domain, _, rest = bus.partition(":")
+    domain, _, rest = str(facts(name).get("bus", "")).lower().partition(":")
     folder = _PCI / f"{domain[-4:]}:{rest}"
     speed = (read_text(folder, "max_link_speed") or "").partition(" ")[0]
     width = read_number(folder, "max_link_width")
@@ -251,10 +251,9 @@ def _capable_link(name: str) -> dict[str, float]:
         _query(name, "nvmlDeviceGetMaxPcieLinkGeneration"),
     ]
     widths = [float(width or math.nan), _query(name, "nvmlDeviceGetMaxPcieLinkWidth")]
-    known = {"link_generation": generations, "link_width": widths}
     return {
         key: next((value for value in values if not math.isnan(value)), math.nan)
-        for key, values in known.items()
+        for key, values in (("link_generation", generations), ("link_width", widths))
     }
 
 
@@ -445,10 +444,9 @@ class Watch:
         readings = sorted(self._readings)
         at_s = np.array([reading.at_s for reading in readings])
         slow = np.array([bool(reading.reasons & _SLOWS) for reading in readings])
-        first = np.searchsorted(at_s, bounds[:-1])
-        last = np.searchsorted(at_s, bounds[1:])
+        positions = np.searchsorted(at_s, bounds)
         return np.array(
-            [slow[i : max(j, i + 1)].any() for i, j in zip(first, last, strict=True)],
+            [slow[i : max(j, i + 1)].any() for i, j in pairwise(positions)],
             dtype=np.bool_,
         )
 

@@ -363,8 +363,8 @@ def _cgroup(base: Path, environment: Environment, throttled: int | None) -> Find
         ),
     )
     text = " and ".join(limited) or "no limits on memory, huge pages, processes or processor time"
-    if throttled:
-        text += f"; it was stopped {_counted(throttled, 'time')} while doctor measured"
+    stopped = _counted(throttled or 0, "time")
+    text += f"; it was stopped {stopped} while doctor measured" * bool(throttled)
     return first_that_holds(
         "cgroup",
         _untold(not [*cgroup_folders(base)], "which limits this process has", SHOW_FILES),
@@ -510,15 +510,14 @@ def _memory(base: Path, hypervisor: str | None) -> Finding:
     if found is None:
         return Finding(subject, UNKNOWN, f"the firmware's table, {table}, is damaged", ASK_HOST)
     modules, speed_MTs = found.modules, found.speed_MTs
-    virtual = "this is a virtual machine, whose host has the memory modules"
-    if modules:
-        virtual += f": the {len(modules)} in its table are not real"
-    unknown = "the system does not report which modules there are"
-    if found.channels:
-        unknown = (
-            f"{_counted(found.channels, 'populated channel')} (counted {found.counted_by}), of "
-            "unknown speed"
-        )
+    of_table = f": the {len(modules)} in its table are not real" * bool(modules)
+    virtual = f"this is a virtual machine, whose host has the memory modules{of_table}"
+    unknown = (
+        f"{_counted(found.channels, 'populated channel')} (counted {found.counted_by}), of unknown "
+        "speed"
+        if found.channels
+        else "the system does not report which modules there are"
+    )
     text = (
         f"{_counted(len(modules), 'module')} ({sum(m.size_B for m in modules) / 2**30:.0f} GiB) in "
         f"{_counted(found.channels, 'channel')}, counted {found.counted_by}, at {speed_MTs} MT/s"
@@ -591,7 +590,9 @@ def timer(tick_s: float, launch_s: float, *, root: str | Path = "/") -> Finding:
     )
     others = (read_text(folder, "available_clocksource") or "").split()
     better = [name for name in others if name not in (source, *_SLOW_CLOCKS)]
-    advice = "see in dmesg why the kernel rejects the processor's counter (tsc=reliable)"
-    if better:
-        advice = f"as root: echo {better[0]} > /{folder.relative_to(root)}/current_clocksource"
+    advice = (
+        f"as root: echo {better[0]} > /{folder.relative_to(root)}/current_clocksource"
+        if better
+        else "see in dmesg why the kernel rejects the processor's counter (tsc=reliable)"
+    )
     return Finding("timer", state, text, {GOOD: "", UNKNOWN: SHOW_FILES}.get(state, advice))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from memkern.limits import cgroup_folders, read_number, read_text
+from memkern.limits import cgroup_folders, read_number, read_numbers, read_text
 from memkern.machine.environment import numbered
 
 Counters = Mapping[str, int]
@@ -32,17 +32,11 @@ def read_counters(root: Path) -> Counters:
     )
     if ticks:
         counters["busy_ticks"] = sum(map(int, ticks.groups()))
-    groups = [_numbers(folder, "cpu.stat") for folder in cgroup_folders(root)]
+    groups = [read_numbers(folder, "cpu.stat") for folder in cgroup_folders(root)]
     throttled = [group["nr_throttled"] for group in groups if "nr_throttled" in group]
     if throttled:
         counters["throttled"] = sum(throttled)
-    return counters | _numbers(root, "proc/vmstat")
-
-
-def _numbers(folder: Path, name: str) -> dict[str, int]:
-    """Return the numbers in a file with lines such as ``pswpin 5``, by the words before them."""
-    found = re.findall(r"^(\S+) +(\d+) *$", read_text(folder, name) or "", re.M)
-    return {word: int(number) for word, number in found}
+    return counters | read_numbers(root, "proc/vmstat")
 
 
 def grown(before: Counters, after: Counters, names: Iterable[str]) -> int | None:
@@ -70,11 +64,10 @@ def memory_counters(root: str | Path = "/") -> dict[str, float]:
     counts = [read_number(folder, "ce_count") for folder in controllers]
     known = [count for count in counts if count is not None]
     # Every page is on the only node.
-    counters = read_text(base, "proc/vmstat") or "" if nodes != 1 else "numa_pages_migrated 0"
-    moved = re.search(r"^numa_pages_migrated (\d+)", counters, re.M)
+    counters = read_numbers(base, "proc/vmstat") if nodes != 1 else {"numa_pages_migrated": 0}
     return {
         "memory_errors": float(sum(known)) if known else math.nan,
-        "moved_pages": float(moved[1]) if moved else math.nan,
+        "moved_pages": float(counters.get("numa_pages_migrated", math.nan)),
     }
 
 

@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import ctypes
 import functools
-import importlib
 import importlib.util
 import os
 import re
@@ -54,11 +53,6 @@ class Description:
         """Number of ranks."""
         return len(self.nodes)
 
-    @property
-    def on_node(self) -> int:
-        """Number of ranks on this rank's node."""
-        return self.nodes.count(self.nodes[self.rank])
-
 
 def _line(version: str) -> str:
     """Return the first part of a library's version, which may have many lines."""
@@ -86,16 +80,14 @@ def mpi(level: str) -> Any:
         if not (_THREAD_LEVEL in os.environ or "thread_level" in vars(settings)):
             settings.thread_level = level
         return importlib.import_module("mpi4py.MPI")
-    except ImportError as error:
-        if error.name == "mpi4py":
+    # RuntimeError is from mpi4py's wheel, which searches for a library itself.
+    except (ImportError, RuntimeError) as error:
+        if getattr(error, "name", "") == "mpi4py":
             raise InputError(f"mpi4py is not installed: pip install {_MPI.install}") from None
-        reason = str(error)
-    except RuntimeError as error:  # from mpi4py's wheel, which searches for a library itself
-        reason = str(error)
-    raise InputError(
-        f"mpi4py can't be used ({', '.join(reason.splitlines())}): install the MPI library that it "
-        "needs, or set MPI4PY_LIBMPI to its path"
-    )
+        raise InputError(
+            f"mpi4py can't be used ({', '.join(str(error).splitlines())}): install the MPI library "
+            "that it needs, or set MPI4PY_LIBMPI to its path"
+        ) from None
 
 
 def is_built(name: str) -> bool:
@@ -224,7 +216,8 @@ def refuse_faulty(found: Description, *, swaps_64: bool, threads: int) -> None:
     threads : int
         Threads of each rank.
     """
-    faulty = found.library.startswith("Open MPI v4.") and found.on_node > 1
+    shares_node = found.nodes.count(found.nodes[found.rank]) > 1
+    faulty = found.library.startswith("Open MPI v4.") and shares_node
     if faulty and (swaps_64 or threads > 1) and _OSC not in os.environ:
         raise InputError(
             f"windows of {found.library} end with a segmentation fault, where ranks share a node, "

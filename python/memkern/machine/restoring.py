@@ -35,11 +35,6 @@ class Owner(NamedTuple):
     pid: int
     start: int
 
-    @property
-    def alive(self) -> bool:
-        """Whether the process still runs."""
-        return self.start == started(self.pid)
-
 
 def started(pid: int) -> int:
     """Return the start of a process in ticks after the boot; -1 if it does not exist."""
@@ -63,13 +58,8 @@ def boot() -> str:
 
 def read_value(path: str, offset: int | None, length: int) -> bytes:
     """Return `length` bytes at an offset of a file, or its whole text without an offset."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if offset is None:
-            return os.read(file, 2**16)
-        return os.pread(file, length, offset)
-    finally:
-        os.close(file)
+    with open(path, "rb", buffering=0) as file:
+        return file.read(2**16) if offset is None else os.pread(file.fileno(), length, offset)
 
 
 def write_value(path: str, offset: int | None, value: bytes) -> None:
@@ -212,7 +202,7 @@ def guard(folder: str, owner: Owner) -> None:
         files.append(os.pidfd_open(owner.pid))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    if owner.alive:
+    if owner.start == started(owner.pid):
         select.select(files, [], [])
     # A dying process may close this process's standard input before it loses the lock. If another
     # process holds the lock for longer, it has restored the settings.

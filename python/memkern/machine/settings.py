@@ -131,9 +131,8 @@ def _restore_killed(folder: str) -> None:
 class _Guardian:
     """The process that restores settings if this process dies; started once."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
+    _process: subprocess.Popen[bytes] | None = None
+    _owner = 0
 
     def start(self, folder: str, owner: restoring.Owner) -> None:
         """Start the guardian unless it runs.

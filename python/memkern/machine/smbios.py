@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memkern.limits import read_number, read_text
+from memkern.machine.environment import numbered
 
 TABLE = "sys/firmware/dmi/tables/DMI"
 
@@ -150,11 +151,7 @@ def columns(found: Population | None) -> dict[str, Any]:
 def edac_channels(root: Path) -> int:
     """Return the number of populated channels that EDAC shows, 0 if it shows none."""
     found = set()
-    try:
-        folders = sorted(root.glob("sys/devices/system/edac/mc/mc*/dimm*"))
-    except OSError:
-        return 0
-    for folder in folders:
+    for folder in numbered(root, "sys/devices/system/edac/mc/mc*/dimm*"):
         channel = re.search(r"channel\D*(\d+)", read_text(folder, "dimm_location") or "", re.I)
         if channel and (read_number(folder, "size") or 0) > 0:
             found.add((folder.parent.name, channel[1]))
@@ -193,15 +190,11 @@ def _module(fields: bytes, texts: Sequence[str]) -> Module:
         return number(extended, 4) & 0x7FFFFFFF if value == 0xFFFF else value
 
     size = number(0x0C, 2)
-    if size == 0x7FFF:
-        size_B = (number(0x1C, 4) & 0x7FFFFFFF) << 20
-    elif size == 0xFFFF:  # unknown
-        size_B = 0
-    else:
-        # The highest bit selects KiB instead of MiB.
-        size_B = (size & 0x7FFF) << (10 if size & 0x8000 else 20)
+    # The highest bit selects KiB instead of MiB; 0xFFFF is an unknown size.
+    usual_B = (size & 0x7FFF) << (10 if size & 0x8000 else 20)
+    special_B = {0x7FFF: (number(0x1C, 4) & 0x7FFFFFFF) << 20, 0xFFFF: 0}
     return Module(
-        size_B,
+        special_B.get(size, usual_B),
         _DDR.get(number(0x12, 1), ""),
         speed(0x15, 0x54),
         speed(0x20, 0x58),

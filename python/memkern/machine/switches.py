@@ -88,12 +88,11 @@ def prefetchers_off(root: Path = Path("/")) -> list[Change]:
             ) from None
         if len(before) != _REGISTER_B:
             raise InputError(f"the prefetchers can't be switched: {path} lacks 0x{register:x}")
-        value = int.from_bytes(before, "little") | bits
         changes.append(
             Change(
                 f"register 0x{register:x} of unit {unit}",
                 path,
-                value.to_bytes(_REGISTER_B, "little"),
+                (int.from_bytes(before, "little") | bits).to_bytes(_REGISTER_B, "little"),
                 before,
                 register,
             )
@@ -142,17 +141,17 @@ def clock_limit(MHz: int, root: Path = Path("/")) -> list[Change]:
                 f"limits of {policy.name}"
             )
         limits = [("min", lower, kHz)] if lower > kHz else []
-        for end, before, after in (*limits, ("max", upper, kHz)):
-            changes.append(
-                Change(
-                    f"the clock limit of {policy.name}",
-                    str(policy / f"scaling_{end}_freq"),
-                    str(after).encode(),
-                    str(before).encode(),
-                    # The driver rounds it to a clock that the core has.
-                    read_back=False,
-                )
+        changes += [
+            Change(
+                f"the clock limit of {policy.name}",
+                str(policy / f"scaling_{end}_freq"),
+                str(after).encode(),
+                str(before).encode(),
+                # The driver rounds it to a clock that the core has.
+                read_back=False,
             )
+            for end, before, after in (*limits, ("max", upper, kHz))
+        ]
     return changes
 
 
@@ -177,9 +176,8 @@ def gpu_clock_limit(MHz: int, device: str) -> list[Change]:
         raise InputError(
             f"clock_limit {MHz} MHz is outside {least} to {most} MHz, the clocks of {device}"
         )
-    path = f"{restoring.GPU}{gpu.facts(device)['bus']}"
-    what = f"the clock limit of {device}"
-    return [Change(what, path, f"{least},{MHz}".encode(), b"", read_back=False)]
+    path, value = f"{restoring.GPU}{gpu.facts(device)['bus']}", f"{least},{MHz}".encode()
+    return [Change(f"the clock limit of {device}", path, value, b"", read_back=False)]
 
 
 def _last_cache(root: Path) -> tuple[Path, str, int, int]:

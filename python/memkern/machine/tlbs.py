@@ -44,10 +44,7 @@ def _of_intel(cpuid: Cpuid) -> dict[int, int]:
     found: dict[int, int] = {}
     head = cpuid(0x18, 0)
     for subleaf in range(min(head[0] + 1, _MOST_SUBLEAVES) if head else 0):
-        registers = cpuid(0x18, subleaf)
-        if registers is None:
-            continue
-        _, ebx, sets, edx = registers
+        _, ebx, sets, edx = cpuid(0x18, subleaf) or (0, 0, 0, 0)
         if edx & 0x1F in _FOR_LOADS and ebx & 1:
             level = edx >> 5 & 0x7
             found[level] = found.get(level, 0) + (ebx >> 16) * sets

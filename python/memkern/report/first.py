@@ -227,10 +227,8 @@ def _memory(machine: Mapping[str, Any], memory: Mapping[str, Any]) -> str:
 
 
 def _virtual(machine: Mapping[str, Any]) -> str:
-    hypervisor = machine.get("hypervisor")
-    if not hypervisor:
-        return "no"
-    return "yes" if hypervisor == "unknown" else f"yes ({hypervisor})"
+    hypervisor = machine.get("hypervisor") or ""
+    return {"": "no", "unknown": "yes"}.get(hypervisor, f"yes ({hypervisor})")
 
 
 def fitness(frame: DataFrame, worse: bool = False) -> list[tuple[str, str]]:
@@ -244,8 +242,7 @@ def fitness(frame: DataFrame, worse: bool = False) -> list[tuple[str, str]]:
     if known:
         bad = any(text.startswith(DISTURBED) for text in known)
         found = [("Fitness by memkern doctor: ", ""), ("; ".join(known), "bad" if bad else "good")]
-        if worse and not bad:
-            found.append((" (of the host, not of the values that are below)", ""))
+        found += [(" (of the host, not of the values that are below)", "")] * (worse and not bad)
     states = distinct(frame, "state")
     host = (
         "is shared"

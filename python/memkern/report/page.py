@@ -218,8 +218,7 @@ def _first_page(
         rows, against = frame.to_dict("records"), disagreements(frame)
         mine, facts = tiles(figures, environment, rows), machine_facts(rows, environment)
         found.append({"name": name, "facts": facts, "tiles": mine, "against": against})
-        entries = [entry for tile in mine for entry in tile]
-        sentence = next_sentence(frame, figures, entries)
+        sentence = next_sentence(frame, figures, [entry for tile in mine for entry in tile])
         sentences.append(f"{name}: {sentence}" if len(machines) > 1 else sentence)
     return found, " ".join(sentences)
 

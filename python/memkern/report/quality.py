@@ -161,21 +161,23 @@ def _intervals(frame: DataFrame) -> list[str]:
 
 def cautions(frame: DataFrame, left_out: int, beside: str) -> list[str]:
     """Return the warnings about how the records of a report were measured."""
-    found = [f"When measuring began, {beside} also ran on this machine."] if beside else []
     disturbed = int(frame["disturbed"].eq(True).sum()) if "disturbed" in frame else 0
-    if disturbed > _QUIET * len(frame):
-        found.append(
+    rows = (
+        (beside, f"When measuring began, {beside} also ran on this machine."),
+        (
+            disturbed > _QUIET * len(frame),
             f"{disturbed} of {counted(len(frame), 'record')} "
             f"{'is' if disturbed == 1 else 'are'} disturbed, since workers waited for processors: "
             "such a record has no interval, is drawn with hollow markers and counts only where "
-            "there is no undisturbed one. Measure again when nothing else runs."
-        )
-    if left_out:
-        found.append(
+            "there is no undisturbed one. Measure again when nothing else runs.",
+        ),
+        (
+            left_out,
             f"{counted(left_out, 'case')} {'was' if left_out == 1 else 'were'} not measured: the "
-            "time of the report did not suffice for three placements."
-        )
-    return found
+            "time of the report did not suffice for three placements.",
+        ),
+    )
+    return [text for holds, text in rows if holds]
 
 
 def failed(frame: DataFrame) -> Table | None:

@@ -58,17 +58,17 @@ def named_apart(every: Sequence[Side]) -> list[Side]:
     """
     platforms = [{record.get("platform") for record in side.results} for side in every]
     sides_with = Counter(platform for names in platforms for platform in names)
-    found = []
-    for side in every:
+
+    def named(side: Side) -> ResultSet:
         records = [
             {**record, "platform": _with_name(record["platform"], side.name)}
             if sides_with[record.get("platform")] > 1
             else record
             for record in side.results
         ]
-        results = ResultSet(records, side.results.samples, side.results.environments)
-        found.append(side._replace(results=results))
-    return found
+        return ResultSet(records, side.results.samples, side.results.environments)
+
+    return [side._replace(results=named(side)) for side in every]
 
 
 def _with_name(platform: str, name: str) -> str:

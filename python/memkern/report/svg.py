@@ -83,8 +83,7 @@ def inline(fig: Figure, name: str, title: str) -> Inline:
             _add_tooltips(group, drawn)
     _prefix_names(root, name)
     root.attrib |= {"role": "img", "aria-label": title}
-    for unused in ("width", "height"):
-        del root.attrib[unused]
+    del root.attrib["width"], root.attrib["height"]
     # The style would hold for the whole page.
     for parent in list(root.iter()):
         for part in [part for part in parent if part.tag.endswith(("}metadata", "}style"))]:

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from markupsafe import Markup
+
 from memkern.formats.encoding import csv_table
 from memkern.plots.drawing import in_bytes
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
     from pandas import DataFrame
 
 # Widths of a letter and of the gap between two columns in the style sheet.
@@ -43,10 +44,11 @@ def table_of(frame: DataFrame) -> Table:
     if len(head) > len(rows) + 1 > 2 and numeric == [False, *[True] * (len(head) - 1)]:
         head, *rows = map(list, zip(head, *rows, strict=True))
         numeric = [False, *[True] * (len(head) - 1)]
-    width_em = 0.0
-    for column in zip(head, *rows, strict=True):
-        letters = max((len(part) for text in column for part in _parts(text)), default=0)
-        width_em += letters * _LETTER_EM + _GAP_EM
+    letters = [
+        max((len(part) for text in column for part in _parts(text)), default=0)
+        for column in zip(head, *rows, strict=True)
+    ]
+    width_em = sum(letters) * _LETTER_EM + len(letters) * _GAP_EM
     return Table(head, rows, numeric, math.ceil(width_em), data.decode())
 
 
@@ -58,8 +60,6 @@ def _parts(text: str) -> list[str]:
 
 def breakable(text: str) -> Markup:
     """Return text in which lines may also break within names."""
-    from markupsafe import Markup
-
     return Markup(" ").join(Markup("<wbr>").join(_parts(word)) for word in text.split())
 
 

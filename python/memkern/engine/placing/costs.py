@@ -163,8 +163,7 @@ def _ceilings(host: Host, threads: int, pin: str, pages: str) -> Ceilings:
     loads and stores one after the other. All are NaN if the memory is too small for data beyond the
     caches, or if the caches now hold most of the data.
     """
-    known = capacity(host)
-    cache_B = known.sized_B or _UNKNOWN_CACHES_B
+    cache_B = capacity(host).sized_B or _UNKNOWN_CACHES_B
     multiple = min(4.0, memory_left()[0] / 3 / cache_B)  # data of the loads over the caches
     refresh(multiple * cache_B, host)
     if multiple < _LEAST_MULTIPLE or capacity(host).has_grown(multiple * cache_B):
@@ -194,14 +193,16 @@ def _device_ceilings(host: Host, device: str) -> dict[str, float]:
     """
     # Times of events exclude the launch and the wait for the end.
     knobs: dict[str, Any] = {"device": device, "runs": 5, "invocations": 4, "timer": "events"}
-    best = {"read": 0.0, "copy": 0.0}
     footprint_B = 8 * gpu.facts(device)["l2_B"]
-    for name, kernel in (("read", "loops.load"), ("copy", "loops.copy")):
-        for unroll in (0, 4, 8):
-            one = case(kernel, footprint_B=footprint_B, unroll=unroll, **knobs)
-            median_s = float(np.median(_seconds(ready(one, host=host))))
-            best[name] = max(best[name], one.bytes_B / median_s / 1e9)
-    return best
+
+    def median_GBps(kernel: str, unroll: int) -> float:
+        one = case(kernel, footprint_B=footprint_B, unroll=unroll, **knobs)
+        return one.bytes_B / float(np.median(_seconds(ready(one, host=host)))) / 1e9
+
+    return {
+        name: max(median_GBps(kernel, unroll) for unroll in (0, 4, 8))
+        for name, kernel in (("read", "loops.load"), ("copy", "loops.copy"))
+    }
 
 
 _MEASURES: dict[str, Callable[..., Any]] = {

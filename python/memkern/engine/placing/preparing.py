@@ -6,6 +6,7 @@ within rounds: a change of the host's speed affects all candidates of a round.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import time
@@ -23,7 +24,6 @@ from memkern.engine.recording.samples import CONDITIONS
 from memkern.engine.recording.taken import Choice
 from memkern.engine.sampling import series
 from memkern.engine.sampling.prepared import Prepared
-from memkern.engine.sampling.series import Judge
 from memkern.errors import InputError
 from memkern.host import Host, Round
 from memkern.host.capacity import capacity
@@ -245,7 +245,7 @@ class _Trials:
     """Rounds of trials of candidates: whole invocations, or `parts` of one."""
 
     def __init__(self, prepared: Prepared, parts: _Parts | None = None) -> None:
-        self._prepared, self._judge, self._parts = prepared, Judge(prepared), parts
+        self._prepared, self._judge, self._parts = prepared, series.Judge(prepared), parts
         self._name = name_of(prepared.case, parts.size if parts else 0)
         self._choices = prepared.host.choices
         self._rounds = ranks().first(self._choices.known(self._name))
@@ -301,10 +301,9 @@ class _Trials:
         # The parts of ranks differ, so ranks agree on their times.
         marks = self._judge.disturbed(rows[:, 1:])
         every = ranks().largest(np.column_stack((np.nan_to_num(seconds, nan=math.inf), marks)))
-        taken = every.reshape(-1, each, 2).tolist()
         return {
             "/".join(one): math.log(_lower_quartile(own))
-            for one, own in zip(candidates, taken, strict=True)
+            for one, own in zip(candidates, every.reshape(-1, each, 2).tolist(), strict=True)
         }
 
     def _sample(
@@ -330,11 +329,7 @@ def _lower_quartile(taken: Iterable[Sequence[float]]) -> float:
     done = [(seconds, disturbed) for seconds, disturbed in taken if math.isfinite(seconds)]
     done = done[1:] or done
     quiet = [seconds for seconds, disturbed in done if not disturbed]
-    kept = sorted(quiet or [seconds for seconds, _ in done])
-    position = (len(kept) - 1) / 4
-    low = int(position)
-    high = min(low + 1, len(kept) - 1)
-    return kept[low] + (position - low) * (kept[high] - kept[low])
+    return float(np.quantile(quiet or [seconds for seconds, _ in done], 0.25))
 
 
 class _Parts:
@@ -346,22 +341,19 @@ class _Parts:
 
     def __init__(self, prepared: Prepared, bytes_B: float) -> None:
         case = prepared.own
-        self._count = case.iterations
+        count = case.iterations
         share = bytes_B / max(1, case.bytes_B)
-        self.size = min(self._count, max(1, math.ceil(share * self._count)))
+        self.size = min(count, max(1, math.ceil(share * count)))
         self._work = (
             None if case.spec.counts.work is None else case.spec.counts.work(case, prepared.native)
         )
-        self._begin = 0
+        # As many as fit, without the rest at the end.
+        self._begins = itertools.cycle(range(0, count - self.size + 1, self.size))
 
     def take(self, number: int) -> list[tuple[int, int]]:
         """Return begin and end of the next parts."""
-        taken = []
-        for _ in range(number):
-            end = self._begin + self.size
-            taken.append((self._begin, end))
-            self._begin = end if end + self.size <= self._count else 0
-        return taken
+        begins = itertools.islice(self._begins, number)
+        return [(begin, begin + self.size) for begin in begins]
 
     def work(self, begin: int, end: int) -> int:
         """Return the iterations of a part, or its units of the spec's `work`; at least 1."""

@@ -162,11 +162,8 @@ class CaseRun:
         if self.case.knobs.backend.is_accelerator:
             l2 = {"level": 2, "size_B": gpu.facts(self.case.knobs.device)["l2_B"]}
             return class_name(obtained["footprint_B"], 0, [l2], placements)
-        host = "" if taken.quiet else SHARED
-        if taken.mixed:
-            host = MIXED
-        elif taken.others:
-            host = BESIDE
+        states = ((taken.mixed, MIXED), (taken.others, BESIDE), (not taken.quiet, SHARED))
+        host = next((name for holds, name in states if holds), "")
         size_B, threads = obtained["footprint_B"], obtained["threads"]
         return class_name(size_B, threads, data_caches(machine), placements, host)
 
@@ -321,12 +318,12 @@ class CaseRun:
 
     def measurement(self, machine: dict[str, Any], **how: Any) -> Measurement:
         """Return the record of all placements so far (see `measurement_of`)."""
-        return measurement_of(self.taken, self.host, machine, self._derived_by(machine), **how)
-
-    def _derived_by(self, machine: dict[str, Any]) -> Derive:
-        """Return the function that adds derived columns: of the roofline, and of the peak."""
         roofline, peak = self._derive, above("peak").step(machine, self.case.stop.peak_GBps)
-        return lambda record: {**(roofline(record) if roofline else {}), **peak(record)}
+
+        def derive(record: Mapping[str, Any]) -> dict[str, Any]:
+            return {**(roofline(record) if roofline else {}), **peak(record)}
+
+        return measurement_of(self.taken, self.host, machine, derive, **how)
 
 
 def environment_of_ranks() -> dict[str, Any]:
@@ -336,11 +333,10 @@ def environment_of_ranks() -> dict[str, Any]:
         return own
     every = ranks().every(own)
     known = [environment.identity(one) for one in every]
-    hosts = ranks().hosts
     return every[0] | {
         "ranks": {
             "library": ranks().library,
-            "hosts": dict(zip(hosts, known, strict=True)),
+            "hosts": dict(zip(ranks().hosts, known, strict=True)),
             "environments": {k: e for k, e in zip(known, every, strict=True) if k != known[0]},
         }
     }

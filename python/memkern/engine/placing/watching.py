@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import math
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -128,4 +127,4 @@ def observe_machine() -> activity.Activity:
     found = activity.observe_activity()
     if loading.ident:
         loading.join()
-    return dataclasses.replace(found, shared_probes=shared_probes())
+    return replace(found, shared_probes=shared_probes())

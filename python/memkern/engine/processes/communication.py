@@ -107,7 +107,7 @@ class Ranks:
         self._process_of = dict(self.of_host((number, os.getpid())))
         self.processes = set(self._process_of.values())
         # Set when the watched call has ended.
-        self._watched: threading.Event | None = None
+        self._watched = threading.Event()
         self.host_units = len(set(itertools.chain(*self.of_host(os.sched_getaffinity(0)))))
         self.barrier_s = self._measure_barrier()
         self._note_bindings()
@@ -141,8 +141,7 @@ class Ranks:
     def divide_units(self) -> None:
         """Divide processing units that the launcher assigned to several ranks among these ranks."""
         own = sorted(os.sched_getaffinity(0))
-        masks = self.of_host((self.number, own))
-        sharing = [number for number, mask in masks if mask == own]
+        sharing = [number for number, mask in self.of_host((self.number, own)) if mask == own]
         if len(sharing) > 1:
             # The hardware threads of a core belong together.
             cores = {unit: min(cpu_list(units_of_core(unit)) or [unit]) for unit in own}
@@ -231,16 +230,14 @@ class Ranks:
         If it takes longer than the timeout, all ranks end. A rank that finds stopped or killed
         ranks on its host names them; otherwise the cause must be a rank on another host.
         """
-        if self._watched is not None:
-            self._watched.set()
-        self._watched = None
+        self._watched.set()
         if begins and self._transport is not None:
             self._watched = threading.Event()
-            threading.Thread(target=self._give_up, args=(self._watched,), daemon=True).start()
+            watched = self._watched, self._transport
+            threading.Thread(target=self._give_up, args=watched, daemon=True).start()
 
-    def _give_up(self, ended: threading.Event) -> None:
+    def _give_up(self, ended: threading.Event, transport: Connection) -> None:
         """End all ranks, unless a call of the library ends in time."""
-        assert self._transport is not None
         # The second rank gives up later, in case the first rank is the one that does not answer.
         waited_s = launcher.timeout_s() * (1 + 0.1 * min(self.number, 2))
         if ended.wait(waited_s):
@@ -253,7 +250,7 @@ class Ranks:
             if ended.wait(more_s):
                 return
             waited_s += more_s
-        self._transport.give_up(gone or elsewhere, waited_s, one_of=not gone)
+        transport.give_up(gone or elsewhere, waited_s, one_of=not gone)
 
     @contextlib.contextmanager
     def waiting_for_first(self) -> Iterator[None]:
@@ -323,41 +320,35 @@ class Ranks:
 
     def _raise(self, told: Sequence[bytes]) -> NoReturn:
         """Raise the error of the first rank that reported one."""
-        for number, content in enumerate(told):
-            if (found := pickle.loads(content)) is None:
-                continue
-            kind, text, cause = found
-            if kind is KeyboardInterrupt:
-                raise KeyboardInterrupt
-            raise kind(f"rank {number} on {self.hosts[number]}: {text}") from cause
-        raise RuntimeError("a rank failed without a message")
+        errors = enumerate(map(pickle.loads, told))
+        number, (kind, text, cause) = next(error for error in errors if error[1] is not None)
+        if kind is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        raise kind(f"rank {number} on {self.hosts[number]}: {text}") from cause
 
     def _interrupt(self) -> NoReturn:
         """Raise KeyboardInterrupt as the deferred signal would have."""
         pending, self._signals = self._signals, []
         for number, frame in pending:
-            before = self._handlers.get(number)
-            if callable(before):
+            if before := self._handlers.get(number):
                 before(number, frame)
         raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def _deferring_signals(self) -> Iterator[None]:
-        self._handlers: dict[int, Any] = {}
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
+        # Only the main thread may set handlers.
+        in_main = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if in_main else ()
+        handlers = {int(one): signal.getsignal(one) for one in numbers}
+        self._handlers = {one: handler for one, handler in handlers.items() if callable(handler)}
 
         def defer(number: int, frame: FrameType | None) -> None:
             if self._signals:
                 raise KeyboardInterrupt
             self._signals.append((number, frame))
 
-        for one in (int(signal.SIGINT), int(signal.SIGTERM)):
-            handler = signal.getsignal(one)
-            if callable(handler):
-                self._handlers[one] = handler
-                signal.signal(one, defer)
+        for one in self._handlers:
+            signal.signal(one, defer)
         try:
             yield
         finally:

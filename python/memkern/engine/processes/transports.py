@@ -113,6 +113,7 @@ class Connection:
         """Name the ranks that do not answer, or of which `one_of` does not, and end all."""
         launcher.tell_end(f"{self._named(missing, one_of)} not answer for {waited_s:.0f} s")
         self.abort()
+        raise SystemExit(1)  # not reached
 
     def _named(self, missing: Sequence[int], one_of: bool) -> str:
         """Return the beginning of a sentence about ranks, with their hosts if these are known."""
@@ -125,7 +126,7 @@ class Connection:
             return f"rank {listed} does"
         return f"one of ranks {listed} does" if one_of else f"ranks {listed} do"
 
-    def abort(self) -> NoReturn:
+    def abort(self) -> None:
         """End all ranks."""
         raise NotImplementedError
 
@@ -168,9 +169,8 @@ class _Mpi(Connection):
         self._meetings += 1
         self._wait(self._comm.Ibarrier().Test, _LATE_S)
 
-    def abort(self) -> NoReturn:
+    def abort(self) -> None:
         self._mpi.COMM_WORLD.Abort(1)
-        raise SystemExit(1)  # not reached
 
     def _meet(self, request: Any) -> None:
         self._meetings += 1
@@ -178,16 +178,14 @@ class _Mpi(Connection):
 
     def _tell_late(self) -> None:
         # The ranks that give up first.
-        others = range(min(2, self.size))
-        self._told = [self._late.isend(self._meetings, k) for k in others]
+        self._told = [self._late.isend(self._meetings, k) for k in range(min(2, self.size))]
 
     def _missing(self) -> list[int]:
         if self.number > 1:
             return [0, 1]
         waiting, status = {self.number}, self._mpi.Status()
         while self._late.Iprobe(status=status):
-            meeting = self._late.recv(source=status.Get_source())
-            if meeting == self._meetings:
+            if self._late.recv(source=status.Get_source()) == self._meetings:
                 waiting.add(status.Get_source())
         return sorted(set(range(self.size)) - waiting)
 
@@ -216,9 +214,8 @@ class _OneSided(Connection):
         self._meetings.begin()
         self._wait(self._meetings.complete, _LATE_S)
 
-    def abort(self) -> NoReturn:
+    def abort(self) -> None:
         self._module.abort()
-        raise SystemExit(1)  # not reached
 
     def _exchange(self, content: bytes, most_B: int) -> list[bytes]:
         """Return the contents of all ranks; the longest has `most_B` bytes."""
@@ -253,8 +250,7 @@ def requested_transport(variables: Mapping[str, str] = os.environ) -> str:
 
     Open MPI and OpenSHMEM do not report the transport in use (see `memkern.machine.remote.links`).
     """
-    found = {name: variables[name] for name in _TRANSPORTS if variables.get(name)}
-    return " ".join(f"{name}={value}" for name, value in found.items())
+    return " ".join(f"{name}={variables[name]}" for name in _TRANSPORTS if variables.get(name))
 
 
 def _by_mpi(backend: Backend, level: str) -> _Mpi:

@@ -138,12 +138,14 @@ def by_rank(
     """
     if not counting.events:
         return []
-    rows = []
-    for of_rank in _of_ranks(counts):
-        known = zip(counting.events, of_rank, strict=True)
-        found = [_row(event, own, invocations) for event, own in known if own.shape[1]]
-        rows.append({row["event"]: _plain(row)["count"] for row in found})
-    return rows
+    return [
+        {
+            event.name: _plain(_row(event, own, invocations))["count"]
+            for event, own in zip(counting.events, of_rank, strict=True)
+            if own.shape[1]
+        }
+        for of_rank in _of_ranks(counts)
+    ]
 
 
 def _row(event: Event, counts: Counts, invocations: int) -> dict[str, Any]:
@@ -176,13 +178,15 @@ def _modelled(
     every_B = traffic.view(index=True, write_allocate=True)
     stored = traffic.write / every_B if every_B else math.nan
     whole = moved.get("memory", Transfer((1 - stored) * model_B, stored * model_B))
-    lines = {}
-    for name in BOUNDARIES:
-        # Names are in the order of the levels.
-        transfer = Transfer(0.0, 0.0) if level < name else moved.get(name, whole)
-        for way, moved_B in zip(WAYS, transfer, strict=True):
-            lines[f"{name}_{way}"] = moved_B / case.line_B
-    return lines
+    # Names are in the order of the levels.
+    transfers = {
+        name: Transfer(0.0, 0.0) if level < name else moved.get(name, whole) for name in BOUNDARIES
+    }
+    return {
+        f"{name}_{way}": moved_B / case.line_B
+        for name, transfer in transfers.items()
+        for way, moved_B in zip(WAYS, transfer, strict=True)
+    }
 
 
 def _levels(
@@ -190,11 +194,10 @@ def _levels(
 ) -> dict[str, float]:
     """Return the columns on bytes of each level, from the rows of the record."""
     by_name = {row["event"]: row["count"] for row in rows}
-    found = {}
+    found: dict[str, float] = {}
     for name in BOUNDARIES:
         present = {way: by_name[f"{name}_{way}"] for way in WAYS if f"{name}_{way}" in by_name}
-        for way, lines in present.items():
-            found[f"counted_{name}_{way}_B"] = line_B * lines
+        found |= {f"counted_{name}_{way}_B": line_B * lines for way, lines in present.items()}
         model = sum(modelled[f"{name}_{way}"] for way in present)
         if model > 0:
             found[f"counted_{name}_ratio"] = sum(present.values()) / model

@@ -170,13 +170,11 @@ def measurement_of(
 
 def with_intervals(measurement: Measurement, taken: Taken, spread: Spread) -> Measurement:
     """Return a measurement with intervals from other distances of its class."""
-
-    def changed(one: Measurement, column: int) -> Measurement:
-        record = {**one.record, **intervals_of(taken, column, spread)}
-        return dataclasses.replace(one, record=record)
-
-    parts = tuple(changed(part, column) for column, part in enumerate(measurement.parts, start=1))
-    return dataclasses.replace(changed(measurement, 0), parts=parts)
+    whole, *parts = (
+        dataclasses.replace(one, record={**one.record, **intervals_of(taken, column, spread)})
+        for column, one in enumerate((measurement, *measurement.parts))
+    )
+    return dataclasses.replace(whole, parts=tuple(parts))
 
 
 def times_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
@@ -211,12 +209,11 @@ def intervals_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
         "time_ci": (statistics.median(taken.medians(column)), spread.median),
     }
     found = {
-        name: statistics.next_run_interval(float(value), distances.within())
+        name: statistics.next_run_interval(
+            float(value), math.nan if taken.disturbed else distances.within()
+        )
         for name, (value, distances) in values.items()
     }
-    unknown = statistics.RunInterval(math.nan, math.nan, math.nan, math.nan)
-    if taken.disturbed:
-        found = dict.fromkeys(found, unknown)
     relative = found["time_min_ci"].relative_half_width
     return {
         "stop": _stop(taken, relative),
@@ -224,7 +221,7 @@ def intervals_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
         **{f"{name}_high_s": interval.high for name, interval in found.items()},
         "time_min_ci_relative": relative,
         "ci_relative": found["time_ci"].relative_half_width,
-        "ci_level": found["time_ci"].level,
+        "ci_level": math.nan if taken.disturbed else found["time_ci"].level,
         "ci_scope": "none" if taken.disturbed else "next run",
     }
 
@@ -249,14 +246,12 @@ def _identity_columns(
     """Return the columns that identify the case, the machine and the time."""
     threads, size = taken.placements[-1].obtained["threads"], taken.ranks.size
     platform = taken.device.get("platform") or environment.platform_label(machine, threads)
-    if size > 1:
-        platform = f"{platform} a rank, {size} ranks"
     which, derived = case.input_columns, case.spec.derived_columns
     return {
         "case_id": f"{taken.case_id}-{case.spec.name}" if column else taken.case_id,
         "repeat": taken.repeat,
         "environment_id": _identity(machine),
-        "platform": platform,
+        "platform": platform + f" a rank, {size} ranks" * (size > 1),
         "started": taken.started,
         "kernel": case.spec.kernel,
         "definition": definition_of(case.spec),
@@ -313,7 +308,6 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
     """Return the columns on sampling and disturbances."""
     every, counted = taken.placements, taken.counted
     checks = [p.check for p in every]
-    word = "disturbed" if taken.disturbed else "quiet" if taken.quiet else "shared"
     return {
         "samples": sum(map(len, taken.series)),
         "invocations": every[-1].samples.invocations,
@@ -321,7 +315,7 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
         "placements_requested": taken.case.placements,
         "samples_disturbed": sum(p.samples.rejected for p in every),
         "disturbed": taken.disturbed,
-        "state": word,
+        "state": "disturbed" if taken.disturbed else "quiet" if taken.quiet else "shared",
         "shared_with": names_of(taken.others),
         "states": json.dumps(found) if (found := taken.states) else "",
         "cpu_share": fmean(p.samples.cpu_share for p in every),

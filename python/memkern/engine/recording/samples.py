@@ -10,10 +10,9 @@ count.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from memkern import statistics
 from memkern.host.rates import Mode, labels_of
 
 Floats = npt.NDArray[np.float64]
-_Bools = npt.NDArray[np.bool_]
+Bools = npt.NDArray[np.bool_]
 
 # A sample is disturbed if a worker waited for a processor for more than this share of it.
 WAITED_SHARE = 0.05
@@ -48,7 +47,7 @@ _LEAST_SAMPLES = 5
 RunningThread = tuple[int, str, int]
 
 
-def disturbed_samples(waited_share: Floats, cpu_share: Floats, moved: _Bools) -> _Bools:
+def disturbed_samples(waited_share: Floats, cpu_share: Floats, moved: Bools) -> Bools:
     """Return which samples were disturbed.
 
     Parameters
@@ -191,7 +190,7 @@ class Samples:
 
     def only(self, wanted: npt.NDArray[np.bool_]) -> Samples:
         """Return a copy with only the wanted samples."""
-        return dataclasses.replace(
+        return replace(
             self,
             seconds=self.seconds[wanted],
             by_rank=self.by_rank[:, wanted],

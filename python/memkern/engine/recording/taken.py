@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -284,7 +283,7 @@ class Taken:
         if self._state is None:
             return self._clean
         return [
-            dataclasses.replace(p, samples=p.samples.only(labels == self._state))
+            replace(p, samples=p.samples.only(labels == self._state))
             for p, labels in zip(self._clean, self._labels, strict=True)
             if (labels == self._state).any()
         ]
@@ -348,7 +347,7 @@ class Measurement:
     def cut_off(self) -> Measurement:
         """Return a copy marked as interrupted, which is measured again when the run is resumed."""
         parts = tuple(part.cut_off() for part in self.parts)
-        return dataclasses.replace(self, record={**self.record, "stop": "interrupted"}, parts=parts)
+        return replace(self, record={**self.record, "stop": "interrupted"}, parts=parts)
 
     @property
     def results(self) -> ResultSet:

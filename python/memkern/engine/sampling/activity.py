@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -68,14 +69,19 @@ class Activity:
 
     def __str__(self) -> str:
         """Describe the other activity."""
-        found = [names_of(self.others)] if self.others else []
-        if self.steal_share > STEAL_SHARE:
-            found.append(f"other virtual machines, for {self.steal_share:.0%} of the time")
-        if self.shared_probes > SHARED_PROBES:
-            found.append(
-                f"other load on the same physical cores (in {self.shared_probes:.0%} of the probes)"
-            )
-        return " and ".join(found) or "nothing else"
+        rows = (
+            (self.others, names_of(self.others)),
+            (
+                self.steal_share > STEAL_SHARE,
+                f"other virtual machines, for {self.steal_share:.0%} of the time",
+            ),
+            (
+                self.shared_probes > SHARED_PROBES,
+                f"other load on the same physical cores (in {self.shared_probes:.0%} of the "
+                "probes)",
+            ),
+        )
+        return " and ".join(text for holds, text in rows if holds) or "nothing else"
 
 
 def names_of_cores(obtained: Mapping[str, Any]) -> tuple[str, str]:
@@ -116,14 +122,13 @@ def observe_activity() -> Activity:
 def _observed() -> Activity:
     """Observe the other activity on this host: threads that ran nearly all the time."""
     begin, stolen = time.perf_counter(), environment.read_steal_s()
-    seen: dict[tuple[int, str], int] = {}
+    seen = Counter[tuple[int, str]]()
     last: dict[tuple[int, str], int] = {}
     for number in range(_OBSERVATIONS):
         if number:
             time.sleep(_OBSERVED_S / (_OBSERVATIONS - 1))
         now = {(process, command): unit for process, command, unit in _running()}
-        for thread in now:
-            seen[thread] = seen.get(thread, 0) + 1
+        seen.update(now.keys())
         last |= now
     elapsed_s = time.perf_counter() - begin
     often = [thread for thread, times in seen.items() if times >= _OBSERVATIONS - 1]

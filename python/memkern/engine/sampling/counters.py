@@ -29,8 +29,8 @@ def _event_of(name: str) -> Event:
     InputError
         It is unknown here.
     """
-    if (quantity := events.quantities(ROOT).get(name)) is not None:
-        return quantity.event(ROOT)
+    if rows := events.quantities(ROOT).get(name):
+        return events.of_quantity(name, rows, ROOT)
     if name in (*_TRAFFIC, TLB_MISSES):
         raise InputError(f"event {shown(name)} can't be counted: {_lacking()}")
     return events.find(name, ROOT)
@@ -85,9 +85,8 @@ def requested(text: str) -> Counting:
     names = ranks().every([event.name for event in own.events])
     common = [name for name in names[0] if all(name in others for others in names)]
     mine = {event.name: event for event in own.events}
-    notes = [own.note] if own.note else []
-    if lost := [name for name in mine if name not in common]:
-        notes.append(f"{', '.join(lost)} can't be counted on every rank")
+    lost = ", ".join(name for name in mine if name not in common)
+    notes = filter(None, (own.note, lost and f"{lost} can't be counted on every rank"))
     found = tuple(mine[name] for name in common)
     return Counting(found, "; ".join(notes), ranks().first_of_host)
 
@@ -108,12 +107,11 @@ def _by_name(text: str) -> Counting:
 
 def _of_user_code(found: Sequence[Event]) -> list[str]:
     """Return the remark on events that are counted in user code only, if there are any."""
-    if not (names := [event.name for event in found if event.user_only]):
-        return []
+    names = ", ".join(event.name for event in found if event.user_only)
     return [
-        f"{', '.join(names)}: counted in user code only (counts in the kernel need root or "
+        f"{names}: counted in user code only (counts in the kernel need root or "
         "kernel.perf_event_paranoid of at most 1)"
-    ]
+    ] * bool(names)
 
 
 def _auto() -> Counting:
@@ -130,6 +128,5 @@ def _auto() -> Counting:
     if known and (lacking := [name for name in _TRAFFIC if name not in known]):
         missing[_lacking()] = lacking
     notes = [f"{', '.join(names)} can't be counted: {why}" for why, names in missing.items()]
-    if not known:
-        notes.append(f"traffic is not counted: {_lacking()}")
-    return Counting(tuple(found), "; ".join([*notes, *_of_user_code(found)]))
+    unknown = [] if known else [f"traffic is not counted: {_lacking()}"]
+    return Counting(tuple(found), "; ".join([*notes, *unknown, *_of_user_code(found)]))

@@ -252,10 +252,8 @@ class Prepared:
             They can't be changed here.
         """
         knobs = self.case.knobs
-        if knobs.prefetchers != "off" and not knobs.clock_limit and not knobs.cache_ways:
-            yield
-            return
-        with settings.changed(self._changes() if ranks().first_of_host else []):
+        asked = knobs.prefetchers == "off" or knobs.clock_limit or knobs.cache_ways
+        with settings.changed(self._changes() if asked and ranks().first_of_host else []):
             ranks().gate()
             yield
             ranks().gate()
@@ -324,8 +322,7 @@ class Prepared:
         """Fill arrays with values that do not grow from invocation to invocation."""
         for name, value in self.case.spec.checks.steady_inputs.items():
             array = self.native.arrays()[name]
-            values = np.full(array["columns"], value, dtype=array["dtype"])
-            self.native.copy_in(name, values)
+            self.native.copy_in(name, np.full(array["columns"], value, dtype=array["dtype"]))
 
     @functools.cached_property
     def invocations(self) -> int:

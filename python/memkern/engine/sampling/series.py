@@ -8,12 +8,12 @@ import time
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern import small, statistics
 from memkern.engine.processes.communication import exclusive, ranks
 from memkern.engine.recording.samples import (
     CONDITIONS,
+    Bools,
     Floats,
     Samples,
     disturbed_samples,
@@ -34,8 +34,6 @@ _MORE = 5  # samples per block beyond the requested ones
 _TIMES_AGAIN, _LEAST_AGAIN_S = 20, 0.01
 _HALO_SAMPLES = 5  # in which an exchange is timed separately
 
-_Bools = npt.NDArray[np.bool_]
-
 
 class Judge:
     """Judge of the samples of a prepared case.
@@ -50,11 +48,10 @@ class Judge:
         self.ranks = ranks()
         # Of counters that are read during the samples.
         self.codes = prepared.counting.codes if prepared.counting else []
-        self.warms_up = warms_up()
         self.rates = prepared.host.cores
         self.cores, self.exchanging = names_of_cores(prepared.native.obtained())
 
-    def disturbed(self, conditions: Floats, stopped: _Bools | bool = False) -> _Bools:
+    def disturbed(self, conditions: Floats, stopped: Bools | bool = False) -> Bools:
         """Store the rates of the cores, and return which samples were disturbed.
 
         `conditions` are the columns that the extension adds to each sample. Samples that a quota
@@ -86,13 +83,11 @@ class Throttling:
     def __init__(self, prepared: Prepared) -> None:
         quota = limiting_quota() if prepared.case.knobs.backend.on_processors else None
         self._threads = int(prepared.native.obtained()["threads"])
-        self._share_s = math.inf
-        self._begin_s = self._last_s = math.nan
-        if quota:
-            self._share_s = quota.processors * quota.period_s / self._threads
-            self._begin_s = self._last_s = throttled_s()
+        in_period_s = quota.processors * quota.period_s if quota else math.inf
+        self._share_s = in_period_s / self._threads
+        self._begin_s = self._last_s = throttled_s() if quota else math.nan
 
-    def stopped(self, seconds: Floats, waited_share: Floats, cpu_share: Floats) -> _Bools:
+    def stopped(self, seconds: Floats, waited_share: Floats, cpu_share: Floats) -> Bools:
         """Return which of some samples include time for which the quota had to stop a worker.
 
         There are none if, by the system, workers waited most of the time for another reason.
@@ -245,8 +240,7 @@ class _Series:
             interrupted = "interrupted"
         done = ~np.isnan(block[:, 0])
         block = block[done]
-        spent_s = self._ranks.slowest(time.perf_counter() - since)
-        self._first_s = min(self._first_s, spent_s)
+        self._first_s = min(self._first_s, self._ranks.slowest(time.perf_counter() - since))
         busy_s = self._invocations * block[:, 0]
         found = dict(zip(CONDITIONS, block[:, self._times :].T, strict=True))
         stopped = self._quota.stopped(busy_s, found["waited_share"], found["cpu_share"])
@@ -347,7 +341,7 @@ def sample(
         options["events"] = judge.codes
     else:
         options.pop("counts", None)
-    options["warms_up"] = judge.warms_up
+    options["warms_up"] = warms_up()
     if judge.ranks.size == 1 and began is None:
         prepared.native.sample(out, invocations, seconds, **options)
         return

@@ -265,11 +265,6 @@ class Plan:
         again_s = self._costs[id(run)].again_s * (1.0 if run.placements else self._factor)
         return max(_least(run.case) - len(run.placements) - 1, 0) * again_s
 
-    def _others_s(self, run: CaseRun) -> float:
-        """Return the seconds that the other begun cases need at least."""
-        own_s = self._takes_s(run) + self._lacking_s(run)
-        return self._begun_s - (own_s if 0 < len(run.placements) < _least(run.case) else 0.0)
-
     def suffices(self, run: CaseRun) -> bool:
         """Return whether the time suffices for the next placement of a case.
 
@@ -280,9 +275,8 @@ class Plan:
         if 0 < len(run.placements) < _least(run.case):
             return True
         own_s = self._takes_s(run) + self._lacking_s(run)
-        kept_s, most_s = 0.0, self._time_s
-        if not run.placements:
-            kept_s, most_s = _RESERVE * self._time_s, self._most_s
+        most_s = self._time_s if run.placements else self._most_s
+        kept_s = 0.0 if run.placements else _RESERVE * self._time_s
         fits = own_s <= most_s and own_s + self._begun_s <= self._left_s - kept_s
         # The clocks of ranks differ, so they agree on the first case as well.
         first = id(run) == self._any and not run.placements and self._left_s > 0
@@ -292,8 +286,11 @@ class Plan:
         """Set the deadline of a case's next placement: its share of the time that is left."""
         self._ahead_s.pop(id(run), None)
         takes_s = self._takes_s(run)
-        free_s = self._left_s - takes_s - self._lacking_s(run) - self._others_s(run)
-        free_s -= self._factor * sum(self._ahead_s.values())
+        # The least placements of a begun case are already among those of the begun cases.
+        begun = 0 < len(run.placements) < _least(run.case)
+        own_s = 0.0 if begun else takes_s + self._lacking_s(run)
+        ahead_s = self._factor * sum(self._ahead_s.values())
+        free_s = self._left_s - own_s - self._begun_s - ahead_s
         weight = self._weights[id(run)]
         share_s = max(free_s, 0.0) * weight / max(self._weight, weight, 1e-9)
         run.deadline = time.perf_counter() + takes_s + share_s

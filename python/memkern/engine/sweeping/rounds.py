@@ -66,7 +66,7 @@ class Collected:
 
     def end(self, interrupted: bool) -> ResultSet:
         """Export the file, and return the results, with a warning if the loop was interrupted."""
-        results = self.done if self.sink is None else self.sink.end(interrupted)
+        results = self.done if self.sink is None else self.sink.finish(interrupted)
         results.interrupted = interrupted
         if interrupted:
             kept = f", kept in {self.sink.store.path}" if self.sink and results else ""

@@ -191,8 +191,8 @@ class _Results(Collected):
         self._seen: set[tuple[str, int]] = set()
         self._planned = self._placements = self._drawn = 0
         self._duplicates = self._measured = self._left_out = 0
-        self._briefer = 0  # reused results of a smaller budget
-        self._imprecise = 0  # results whose budget did not suffice for their precision
+        # Reused results of a smaller budget, and results less precise than requested.
+        self._briefer = self._imprecise = 0
 
     @property
     def _total(self) -> int:
@@ -209,7 +209,7 @@ class _Results(Collected):
         done = kept is not None and kept["stop"] != "interrupted"
         if kept is not None and done:
             self._briefer += float(kept.get("budget_s", math.inf)) < run.case.stop.most_s
-        return self.sink.store.first_time(*key), done
+        return self.sink.store.database.first_time(*key), done
 
     def begin(self, block: _Block, bar: Any) -> None:
         """Count the cases of a block."""
@@ -217,7 +217,7 @@ class _Results(Collected):
         self._placements += sum(run.case.placements for run in block.runs)
         self._drawn += block.drawn
         self._duplicates += block.duplicates
-        first = self.sink.store.end if self.sink is not None else 0
+        first = self.sink.store.database.end if self.sink is not None else 0
         self._positions = {run: first + k * _APART for k, run in enumerate(block.runs)}
         if self._size is not None:
             # The remaining cases are assumed to have as many placements on average.
@@ -306,26 +306,30 @@ class _Results(Collected):
                 self.close_after(error)
                 raise
         results.left_out = self._left_out
-        if several := self._duplicates:
-            warn(
-                f"{several} of the cases equal{'s' * (several == 1)} an earlier one except for the "
-                "name: equal cases are measured once (--repeats gives several records of a case)"
-            )
-        if several := self._briefer:
-            warn(
-                f"{several} kept measurement{'s' * (several > 1)} had a smaller budget (column "
-                "budget_s): without --resume, all are measured with this one"
-            )
-        if self._imprecise:
-            warn(
-                f"{self._imprecise} of {self._total} measurements are less precise than requested, "
-                "since their time was over (--budget, column stop)"
-            )
-        if self._left_out:
-            warn(
-                f"{self._left_out} of {self._total} measurements are left out: {time_s:.3g} s did "
-                "not suffice for all"
-            )
+        for number, found in (
+            (
+                self._duplicates,
+                f"of the cases equal{'s' * (self._duplicates == 1)} an earlier one except for the "
+                "name: equal cases are measured once (--repeats gives several records of a case)",
+            ),
+            (
+                self._briefer,
+                f"kept measurement{'s' * (self._briefer > 1)} had a smaller budget (column "
+                "budget_s): without --resume, all are measured with this one",
+            ),
+            (
+                self._imprecise,
+                f"of {self._total} measurements are less precise than requested, since their time "
+                "was over (--budget, column stop)",
+            ),
+            (
+                self._left_out,
+                f"of {self._total} measurements are left out: {time_s:.3g} s did not suffice for "
+                "all",
+            ),
+        ):
+            if number:
+                warn(f"{number} {found}")
         return results
 
 
@@ -355,7 +359,9 @@ def _blocks(
     """
     runs: list[CaseRun] = []
     drawn = duplicates = 0
-    for some in [cases] if isinstance(cases, Sequence) else _portions(cases):
+    rest = iter(cases)
+    portions = iter(lambda: list(itertools.islice(rest, _BLOCK)), [])
+    for some in [cases] if isinstance(cases, Sequence) else portions:
         positions = _positions(len(some), repeats, seed)
         while chosen := sorted(itertools.islice(positions, _BLOCK - len(runs))):
             drawn += len(chosen)
@@ -373,21 +379,13 @@ def _blocks(
     yield _Block(runs, drawn, duplicates)
 
 
-def _portions(cases: Iterable[Case]) -> Iterator[list[Case]]:
-    """Yield lists of as many cases as a block has."""
-    rest = iter(cases)
-    while portion := list(itertools.islice(rest, _BLOCK)):
-        yield portion
-
-
 def _positions(size: int, repeats: int, seed: int | None) -> Iterator[tuple[int, int]]:
-    """Yield (place, repeat) of every case, one repeat after the other."""
-    for repeat in range(repeats if size else 0):
-        for position in range(size):
-            yield (
-                (position if seed is None else permuted(position, size, f"{seed}/{repeat}")),
-                repeat,
-            )
+    """Return (place, repeat) of every case, one repeat after the other."""
+    return (
+        (position if seed is None else permuted(position, size, f"{seed}/{repeat}"), repeat)
+        for repeat in range(repeats)
+        for position in range(size)
+    )
 
 
 def _in_rounds(
