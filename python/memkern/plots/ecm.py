@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -26,13 +27,13 @@ from memkern.models.machine_file import MachineFile
 from memkern.models.overlap import Overlap, hypotheses, overlap_of, paper_hypotheses
 from memkern.models.published_machines import published
 from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
-from memkern.plots.drawing import counts_axis, curve, finish, marked_look, panels
+from memkern.plots.drawing import counts_axis, curves, finish, marked_look, panels
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, rows_of
 from memkern.plots.predictions import machine_for, others_note
 from memkern.plots.registry import PAPERS
 from memkern.plots.selection import split
-from memkern.plots.style import GREY, NOTE_SIZE, log2_axis
+from memkern.plots.style import GREY, NOTE_SIZE, Look, log2_axis
 from memkern.spec.kernel import Traffic
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ def _results(records: Records) -> ResultSet:
     rows = rows_of(records)
     need_rows(rows, f"there is no record of loops in each level: `{_MEASURE}` measures them")
     return ResultSet(rows, [np.empty(0)] * len(rows))
+
+
+def _dots_alone(size: float, number: int) -> Look:
+    """Return the look of a series of dots of this size, without a line."""
+    return marked_look(number)._replace(linestyle="none", markersize=size)
 
 
 def _fit(
@@ -177,17 +183,13 @@ def predicted_against_measured(
         zorder=0,
         label=f"within {100 * _BAND:.0f} %",
     )
-    for number, level in enumerate(dict.fromkeys(found.model.names)):
-        mine = frame[frame["level"] == level]
-        for fitted, size in ((False, 4.0), (True, 2.0)):
-            look = marked_look(number)._replace(linestyle="none", markersize=size)
-            rows = mine[mine["fitted"] == fitted]
-            label = level if not fitted else "_fitted"
-            curve(ax, rows, "predicted_cycles", "measured_cycles", look, label)
+    for fitted, look in ((False, partial(_dots_alone, 4.0)), (True, partial(_dots_alone, 2.0))):
+        rows = frame[frame["fitted"] == fitted]
+        curves(ax, rows, "level", found.model.names, "predicted_cycles", "measured_cycles", look)
+    ax.set(xlabel="Predicted cycles per vector", ylabel="Measured cycles per vector")
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     counts_axis(ax.xaxis)
     counts_axis(ax.yaxis)
-    ax.set(xlabel="Predicted cycles per vector", ylabel="Measured cycles per vector")
     notes = [
         f"{found.model.overlap}, fitted to {', '.join(FITTED)} (small markers): median error of "
         f"the others {100 * found.median_error:.1f} %."
@@ -437,7 +439,7 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
     need_rows(points, "no record with bytes of each level has floating-point operations")
     counts = sorted(set(points["threads"]))
     fig, axes = panels(len(counts), 2, 2.9)
-    names = list(dict.fromkeys(points["kernel"]))
+    names, dots = list(dict.fromkeys(points["kernel"])), partial(_dots_alone, 3.6)
     for ax, threads in zip(axes, counts, strict=True):
         mine = points[points["threads"] == threads]
         low, high = mine["flops_per_B"].min() / 4, mine["flops_per_B"].max() * 4
@@ -445,11 +447,9 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
         top, bottom = 0.0, mine["performance_GFLOPs"].min() / 6
         tops = ceilings(source, int(threads))
         for ceiling in tops.values():
-            ends = np.array([low, high])
-            heights = ends * ceiling.load_GBps
-            if not math.isnan(peak):
-                ends = np.array([low, max(low, min(high, peak / ceiling.load_GBps)), high])
-                heights = np.minimum(ends * ceiling.load_GBps, peak)
+            # By fmin, an unknown peak, NaN, is no limit.
+            ends = np.array([low, max(low, np.fmin(high, peak / ceiling.load_GBps)), high])
+            heights = np.fmin(ends * ceiling.load_GBps, peak)
             top = max(top, float(heights.max()))
             ax.plot(ends, heights, color=GREY, linewidth=0.9, zorder=2)
         for text, lowest in _named_lines(tops):
@@ -465,31 +465,17 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
                 color=GREY,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.2},
             )
-        for number, kernel in enumerate(names):
-            rows = mine[mine["kernel"] == kernel]
-            look = marked_look(number)._replace(linestyle="none", markersize=3.6)
-            ax.plot(
-                rows["flops_per_B"],
-                rows["performance_GFLOPs"],
-                label=kernel,
-                **look._asdict(),
-            )
-            hollow = rows[rows["disturbed"]]
-            ax.plot(
-                hollow["flops_per_B"],
-                hollow["performance_GFLOPs"],
-                label="_disturbed",
-                markerfacecolor="white",
-                **look._asdict(),
-            )
+        curves(ax, mine, "kernel", names, "flops_per_B", "performance_GFLOPs", dots)
         ax.set_xscale("log", base=2)
-        ax.set(yscale="log", xlim=(low, high), ylim=(bottom, top * 2))
-        log2_axis(ax.xaxis)
-        counts_axis(ax.yaxis)
         ax.set(
             title=counted(int(threads), "thread"),
             xlabel="Flops per byte across the boundary that is the limit",
+            yscale="log",
+            xlim=(low, high),
+            ylim=(bottom, top * 2),
         )
+        log2_axis(ax.xaxis)
+        counts_axis(ax.yaxis)
     axes[0].set_ylabel("Performance (GFLOP/s)")
     name = source.label if source.created else source.name
     notes = [f"Lines: bandwidth of loads and peak of multiply-adds, {name}, {source.source}."]
