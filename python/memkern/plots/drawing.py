@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from memkern.machine.environment import machine_label
 from memkern.plots.frames import HIGH, LOW, three_figures, with_ends
 from memkern.plots.style import (
@@ -214,8 +216,6 @@ def panels(number: int, columns: int, row_in: float, **shared: Any) -> tuple[Fig
     """
     if (mine := given(number)) is not None:
         return mine, mine.axes
-    import numpy as np
-
     alone = number == 1 and columns > 1
     rows = np.array_split(np.arange(number), math.ceil(number / columns))
     cells = math.lcm(*map(len, rows))
@@ -288,8 +288,6 @@ def legend_below(ax: Axes, width_in: float) -> None:
 
 def _columns(labels: Sequence[str], most: int, width_in: float) -> int:
     """Return the number of columns of a legend of this width, with its rows as full as possible."""
-    import numpy as np
-
     for columns in range(min(most, len(labels)), 1, -1):
         columns = math.ceil(len(labels) / math.ceil(len(labels) / columns))
         parts = np.array_split(labels, columns)
@@ -548,7 +546,6 @@ def heat_map(
     second, or to the largest value if it is larger; NaN has no colour. The cells in `hatched` are
     hatched.
     """
-    import numpy as np
     from matplotlib.patches import Rectangle
 
     rows, columns = (order(dict.fromkeys(pair[side] for pair in values)) for side in (0, 1))

@@ -11,7 +11,7 @@ import numpy as np
 
 from memkern.errors import InputError
 from memkern.formats import ResultSet
-from memkern.formats.resultset import need_rows
+from memkern.formats.resultset import need_rows, table_of
 from memkern.models.ecm import Ecm
 from memkern.models.ecm_fit import (
     FITTED,
@@ -363,8 +363,6 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
     machine : str
         Machine file with the ceilings.
     """
-    from pandas import DataFrame
-
     source = _source(machine, records)
     rows = []
     for record in _results(records):
@@ -393,12 +391,11 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
                 "disturbed": str(record.get("disturbed")) == "True",
             }
         )
-    need_rows(
+    return table_of(
         rows,
         "no record has the bytes of each level (columns such as L1_load_B): measure kernels "
         "that stream or gather on processors, such as stream.triad",
     )
-    return DataFrame(rows)
 
 
 def _source(machine: str, records: Records) -> MachineFile:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
-from memkern.formats.resultset import need_rows
+from memkern.formats.resultset import need_rows, table_of
 from memkern.plots.drawing import (
     curve,
     finish,
@@ -133,8 +133,6 @@ def z_plot(records: Records = None) -> Figure:
 )
 def clock_table(records: Records = None) -> DataFrame:
     """Speed and energy of each case at each clock limit, against the highest clock."""
-    from pandas import DataFrame
-
     frame = _names(_metered(records))
     frame = frame.assign(clock_limit=frame["clock_limit"].fillna(0.0))
     rows = []
@@ -161,8 +159,9 @@ def clock_table(records: Records = None) -> DataFrame:
                     "disturbed": bool(row["disturbed"] or best[top]["disturbed"]),
                 }
             )
-    need_rows(rows, "no case was measured at two clocks with energy: give --clock-limit a list")
-    return DataFrame(rows)
+    return table_of(
+        rows, "no case was measured at two clocks with energy: give --clock-limit a list"
+    )
 
 
 @drawn(

@@ -293,9 +293,7 @@ def _figure_class() -> type[Figure]:
                 super().savefig(*args, **kwargs)
 
         def _repr_png_(self) -> bytes:
-            out = BytesIO()
-            self.savefig(out, format="png", dpi=160)
-            return out.getvalue()
+            return encoded(self, ".png", 160)
 
     return StyledFigure
 

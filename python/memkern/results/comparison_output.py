@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -157,18 +155,13 @@ def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
             raise InputError(
                 f"{target} is not a history of comparisons: its first line is {first!r}"
             )
-    time = now()
     a_version, b_version = frame.attrs["versions"]
-    stream = io.StringIO()
-    lines = csv.writer(stream, lineterminator="\n")
-    if not has_header:
-        lines.writerow(HISTORY)
-    for values in frame[frame["ratio"].notna()][list(HISTORY[4:])].itertuples(index=False):
-        cells = [time, label, a_version, b_version, *values]
-        texts = (escape_formula(cell) if isinstance(cell, str) else cell for cell in cells)
-        lines.writerow(["" if cell != cell else cell for cell in texts])
+    of_all = {"time": now(), "label": label, "a_version": a_version, "b_version": b_version}
+    lines = frame[frame["ratio"].notna()].assign(**of_all)[[*HISTORY]]
+    for name in lines.select_dtypes(exclude="number"):
+        lines[name] = lines[name].map(escape_formula)
     with writing(target), open(target, "a", encoding="utf-8", newline="") as file:
-        file.write(stream.getvalue())
+        file.write(lines.to_csv(index=False, header=not has_header, lineterminator="\n"))
         file.flush()
         os.fsync(file.fileno())
 
