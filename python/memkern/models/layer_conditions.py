@@ -58,24 +58,6 @@ def _positive(value: float, what: str) -> float:
     return value
 
 
-def _local(
-    extents: Sequence[int], cuts: Sequence[int], parity: str
-) -> tuple[tuple[int, int, int, int], int]:
-    """Return the extents of a virtual partition and the number of partitions."""
-    whole, parts = _four(extents, "extents"), _four(cuts, "cuts")
-    if parity not in ("full", "even", "odd"):
-        raise InputError(f"parity must be full, even or odd, not {parity!r}")
-    step = 1 if parity == "full" else 2
-    for length, cut, direction in zip(whole, parts, _DIRECTIONS, strict=True):
-        if length % (cut * step):
-            raise InputError(
-                f"the extent in {direction} must be a multiple of {cut * step}, for {cut} "
-                f"partitions and {parity} parity, not {length}"
-            )
-    x, y, z, t = (length // cut for length, cut in zip(whole, parts, strict=True))
-    return (x, y, z, t), math.prod(parts)
-
-
 @dataclass(frozen=True)
 class LayerConditions:
     """Traffic of one application of the hopping term, by cache level.
@@ -164,7 +146,7 @@ class LayerConditions:
     def __post_init__(self) -> None:
         """Check every number."""
         _check_blocks(self.blocks)
-        _local(self.extents, self.cuts, self.parity)
+        _ = self._extents
         for what in ("ls", "s_cut", "value_B", "threads"):
             integer(getattr(self, what), what, 1)
         if self.ls % self.s_cut:
@@ -230,7 +212,18 @@ class LayerConditions:
     @cached_property
     def _extents(self) -> tuple[int, int, int, int]:
         """Extents of one virtual partition."""
-        return _local(self.extents, self.cuts, self.parity)[0]
+        whole, parts = _four(self.extents, "extents"), _four(self.cuts, "cuts")
+        if self.parity not in ("full", "even", "odd"):
+            raise InputError(f"parity must be full, even or odd, not {self.parity!r}")
+        step = 1 if self.parity == "full" else 2
+        for length, cut, direction in zip(whole, parts, _DIRECTIONS, strict=True):
+            if length % (cut * step):
+                raise InputError(
+                    f"the extent in {direction} must be a multiple of {cut * step}, for {cut} "
+                    f"partitions and {self.parity} parity, not {length}"
+                )
+        x, y, z, t = (length // cut for length, cut in zip(whole, parts, strict=True))
+        return x, y, z, t
 
     @cached_property
     def _sites(self) -> int:

@@ -89,10 +89,10 @@ def _drawable(frame: DataFrame) -> tuple[DataFrame, list[str]]:
         No case has two numbers of ranks that are not oversubscribed.
     """
     over = frame["oversubscribed"].astype(bool)
-    notes = []
-    if over.any():
-        rows = counted(int(over.sum()), "point")
-        notes.append(f"{rows} with more workers than processing units on a host left out.")
+    left = counted(int(over.sum()), "point")
+    notes = [f"{left} with more workers than processing units on a host left out."] * bool(
+        over.any()
+    )
     frame = frame[~over]
     case = [*_PANEL, "kernel", "size"]
     frame = frame[frame.groupby(case, dropna=False)["ranks"].transform("nunique") > 1]

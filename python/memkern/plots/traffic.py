@@ -126,13 +126,12 @@ def counted_traffic(records: Records = None) -> Figure:
     """Traffic of each level by counters over that by the model."""
     table = traffic_table(records)
     drawn = table[table["ratio"] > 0]
-    notes = []
     need_rows(
         drawn, "no counted level has traffic by the model: measure arrays that exceed the caches"
     )
     left = int((~(table["ratio"] > 0)).sum())
-    if left:
-        notes.append(f"{counted(left, 'count')} of levels without traffic by the model left out.")
+    without = f"{counted(left, 'count')} of levels without traffic by the model left out."
+    notes = [without] * bool(left)
     platforms = list(drawn["platform"].unique())
     quantities = [name for name in _NAMES if name in set(drawn["quantity"])][:MOST_LINES]
     tallest = max(rows["case"].nunique() for _, rows in drawn.groupby("platform"))

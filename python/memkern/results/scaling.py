@@ -83,16 +83,19 @@ def _rows(by_ranks: Mapping[int, _Turns], level: float) -> list[dict[str, Any]]:
         for ranks, turns in by_ranks.items()
     }
     few = min(by_ranks, key=lambda ranks: (oversubscribed[ranks], ranks))
-    rows = []
-    for ranks, turns in by_ranks.items():
-        pairs: list[Pair] = [
+    pairs: dict[int, list[Pair]] = {
+        ranks: [
             pair
             for turn, records in turns.items()
             for pair in zip(by_ranks[few].get(turn, ()), records, strict=False)
         ]
-        if pairs:
-            rows.append(_row(pairs, ranks / few, level) | {"oversubscribed": oversubscribed[ranks]})
-    return rows
+        for ranks, turns in by_ranks.items()
+    }
+    return [
+        _row(mine, ranks / few, level) | {"oversubscribed": oversubscribed[ranks]}
+        for ranks, mine in pairs.items()
+        if mine
+    ]
 
 
 def _row(pairs: list[Pair], ideal: float, level: float) -> dict[str, Any]:
