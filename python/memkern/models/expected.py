@@ -23,13 +23,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memkern import reference
 from memkern.models.memory import NONTEMPORAL, ORDINARY
-
-if TYPE_CHECKING:
-    from memkern.models.merit import FigureOfMerit
+from memkern.models.merit import FigureOfMerit
 
 _UNITS = {
     **dict.fromkeys(("copy", "triad", "load", "gather_stride_1", "gather_stride_8"), "GB/s"),

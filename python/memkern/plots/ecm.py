@@ -12,7 +12,7 @@ import numpy as np
 from memkern.errors import InputError
 from memkern.formats import ResultSet
 from memkern.formats.resultset import need_rows, table_of
-from memkern.models.ecm import Ecm
+from memkern.models.ecm import Ecm, MemoryRate
 from memkern.models.ecm_fit import (
     FITTED,
     EcmFit,
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-    from memkern.models.ecm import MemoryRate
 
 _MEASURE = "memkern ecm -o ecm.parquet"
 _BAND = 0.25

@@ -65,8 +65,6 @@ def no_energy(frame: DataFrame) -> str:
 
 def _names(frame: DataFrame) -> DataFrame:
     """Add the name of each case without clock limit and threads."""
-    from pandas import to_numeric
-
     variant = frame["variant"]
     if "variant_choice" in frame:
         # The fastest variant may depend on clock and threads.
@@ -74,7 +72,7 @@ def _names(frame: DataFrame) -> DataFrame:
     columns = [frame["kernel"], variant, frame["pattern"]]
     columns += [words(frame[name]) for name in ("matrix", "lattice", "layout") if name in frame]
     if "elements" in frame:
-        sizes = to_numeric(frame["elements"], errors="coerce")
+        sizes = typed(frame, ["elements"])["elements"]
         columns.append(sizes.map(lambda size: f"{spaced(size)} elements" if size == size else ""))
     parts = [", ".join(filter(None, row)) for row in zip(*columns, strict=True)]
     return frame.assign(case=parts)

@@ -29,7 +29,6 @@ from memkern.spec.case import Case
 from memkern.spec.columns import in_order
 from memkern.spec.options import RANKS as OVER_RANKS
 from memkern.spec.options import Knobs, Stop, declared
-from memkern.spec.registry import definition_of
 from memkern.studies.launching import Launcher, find_launcher, run
 
 # Default cases: the three triads and the two sizes of Beebe et al. 2022.
@@ -218,7 +217,9 @@ def _checked(cases: Sequence[Case], mode: str) -> Sequence[Case]:
         raise InputError("scaling needs at least one case")
     seen: dict[str, str] = {}
     for case in cases:
-        label = label_of(case.spec.kernel, definition_of(case.spec), case.labels.get("name"))
+        label = label_of(
+            case.spec.kernel, registry.definition_of(case.spec), case.labels.get("name")
+        )
         if label in seen.values():
             raise InputError(f"two cases are called {label}: give one of them another name")
         if case.identity() in seen:
