@@ -138,14 +138,10 @@ def clock_table(records: Records = None) -> DataFrame:
         ["platform", "case", "threads"], sort=False
     ):
         limits = cell.groupby("clock_limit")
-        if limits.ngroups < 2:
-            continue
         best = {float(str(limit)): undisturbed(mine).iloc[-1] for limit, mine in limits}
-        top = 0.0 if 0.0 in best else max(best)
+        top = best.pop(0.0 if 0.0 in best else max(best))
         for limit, row in best.items():
-            if limit == top:
-                continue
-            speed = best[top]["time_median_s"] / row["time_median_s"]
+            speed = top["time_median_s"] / row["time_median_s"]
             rows.append(
                 {
                     "platform": platform,
@@ -153,8 +149,8 @@ def clock_table(records: Records = None) -> DataFrame:
                     "threads": threads,
                     "clock_limit": limit,
                     "speed_percent": 100 * (speed - 1),
-                    "energy_percent": 100 * (row["energy_J"] / best[top]["energy_J"] - 1),
-                    "disturbed": bool(row["disturbed"] or best[top]["disturbed"]),
+                    "energy_percent": 100 * (row["energy_J"] / top["energy_J"] - 1),
+                    "disturbed": bool(row["disturbed"] or top["disturbed"]),
                 }
             )
     return table_of(

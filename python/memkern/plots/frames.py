@@ -106,13 +106,13 @@ def with_samples(records: Records) -> DataFrame:
 
     Records of a file without samples have none, nor those of a DataFrame without this column.
     """
+    from pandas import Series
+
     frame = frame_of(records)
     if "samples_s" in frame:
         return frame
     known = getattr(records, "samples", None) if hasattr(records, "to_frame") else None
-    every = known or [()] * len(frame)
-    column = frame.index.to_series().astype(object)
-    column[:] = every
+    column = Series(known or [()] * len(frame), index=frame.index, dtype=object)
     return frame.assign(samples_s=column)
 
 

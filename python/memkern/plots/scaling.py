@@ -173,15 +173,14 @@ def _cut(
     (low, high), (bottom, top) = ends, limits
     for beyond, at, head in ((rows[low] < bottom, bottom, _DOWN), (rows[high] > top, top, _UP)):
         where = rows["ranks"][beyond]
-        if not len(where):
-            continue
-        ax.plot(
-            where,
-            [at] * len(where),
-            color=look.color,
-            linestyle="none",
-            marker=head,
-            markersize=4,
-            zorder=look.zorder,
-            label=_CUT,
-        )
+        if len(where):
+            ax.plot(
+                where,
+                [at] * len(where),
+                color=look.color,
+                linestyle="none",
+                marker=head,
+                markersize=4,
+                zorder=look.zorder,
+                label=_CUT,
+            )

@@ -278,12 +278,14 @@ def _sweep_file(requests: Sequence[Mapping[str, Any]]) -> str:
     """Return a sweep file with one case for each request."""
     lines = []
     for request in requests:
-        lines.append("[[case]]")
-        for name, value in request.items():
-            # A list would declare several cases.
-            one = [list(value)] if isinstance(value, (list, tuple)) else value
-            # TOML and JSON have the same form of these values.
-            lines.append(f"{name} = {json.dumps(one, ensure_ascii=False)}")
+        # A list would declare several cases.
+        values = {
+            name: [list(value)] if isinstance(value, (list, tuple)) else value
+            for name, value in request.items()
+        }
+        # TOML and JSON have the same form of these values.
+        texts = (f"{name} = {json.dumps(v, ensure_ascii=False)}" for name, v in values.items())
+        lines += ["[[case]]", *texts]
     return "\n".join(lines) + "\n"
 
 
