@@ -151,11 +151,10 @@ def prevailing(
     chosen = sizes.sort_values(["cases", "setting"]).drop_duplicates([*per], keep="last")
     wanted = frame[[*per]].merge(chosen, on=[*per], how="left")["setting"]
     kept = frame[frame["setting"].to_numpy() == wanted.to_numpy()].drop(columns="setting")
-    if len(kept) == len(frame):
-        return kept, []
     names = ", ".join(column.replace("_", " ") for column in columns)
     left = counted(len(frame) - len(kept), "record")
-    return kept, [f"{left} under another setting ({names}) left out."]
+    note = f"{left} under another setting ({names}) left out."
+    return kept, [note] * (len(kept) < len(frame))
 
 
 def by_build(frame: DataFrame, column: str, separator: str = ", ") -> DataFrame:
