@@ -211,8 +211,8 @@ def of_paper(where: Registry[R], paper: str) -> dict[str, Callable[..., R]]:
     if paper not in PAPERS:
         raise unknown(paper, "paper", PAPERS)
     order = PAPERS[paper].exhibits
-    names = [name for name, origin in where.origins.items() if origin.paper == paper]
-    names.sort(key=lambda name: (order.index(where.origins[name].numbers[0]), name))
+    mine = {name: origin for name, origin in where.origins.items() if origin.paper == paper}
+    names = sorted(mine, key=lambda name: (order.index(mine[name].numbers[0]), name))
     return {name: where[name] for name in names}
 
 
