@@ -107,8 +107,10 @@ def junit(frame: DataFrame) -> bytes:
     Invalid and unmeasured cases are errors; of the others, those that are slower by their gate
     are failures, and undecided ones are skipped.
     """
-    suite = ElementTree.Element("testsuite", name="memkern compare", tests=str(len(frame)))
-    counts = Counter[str]()
+    suites = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        suites, "testsuite", name="memkern compare", tests=str(len(frame))
+    )
     header, cells = _cells(frame)
     rows = zip(frame["case"], frame["verdict"], frame["gate"], strict=True)
     for row, (case, verdict, found) in enumerate(rows):
@@ -116,15 +118,13 @@ def junit(frame: DataFrame) -> bytes:
         test = ElementTree.SubElement(suite, "testcase", classname=kernel, name=case)
         details = ", ".join(f"{name} {cell}" for name, cell in zip(header, cells[row], strict=True))
         outcome = "error" if verdict in _ERRORS else _OUTCOMES[found]
-        counts[outcome] += 1
         if outcome:
             ElementTree.SubElement(test, outcome, message=verdict).text = details
         else:
             ElementTree.SubElement(test, "system-out").text = details
+    counts = Counter(outcome.tag for test in suite for outcome in test)
     names = {"failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.attrib |= {name: str(counts[outcome]) for name, outcome in names.items()}
-    suites = ElementTree.Element("testsuites")
-    suites.append(suite)
     ElementTree.indent(suites)
     return bytes(ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
 
