@@ -532,13 +532,15 @@ def _processors() -> tuple[dict[str, Any], ...]:
 
 @functools.cache
 def _published() -> tuple[Source, ...]:
-    """Return the published figures, with the cores and channels of a socket if these are known."""
-    found = []
-    for row in reference.rows("published-figures"):
-        spec = _row_of(row["processor"])
-        known = {"channels": row["channels"] or spec["channels"], "cores_per_socket": spec["cores"]}
-        found.append(Source(**{k: row[k] for k in row if k != "source"} | known))
-    return tuple(found)
+    """Return all published figures."""
+    return tuple(map(_figure, reference.rows("published-figures")))
+
+
+def _figure(row: Mapping[str, Any]) -> Source:
+    """Return a published figure, with the cores and channels of a socket if these are known."""
+    spec = _row_of(row["processor"])
+    known = {"channels": row["channels"] or spec["channels"], "cores_per_socket": spec["cores"]}
+    return Source(**{k: row[k] for k in row if k != "source"} | known)
 
 
 def _row_of(processor: str) -> dict[str, Any]:
