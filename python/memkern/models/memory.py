@@ -122,11 +122,13 @@ def middle(records: Iterable[Record], value: str) -> Record:
 
 def stores(frame: DataFrame) -> Series:
     """Return the kind of stores of each record: '' for kernels without stores, and for GPUs."""
-    kinds = frame["variant"].eq("nt").map({True: NONTEMPORAL, False: ORDINARY})
+    from pandas import Series
+
+    kinds = np.where(frame["variant"].eq("nt"), NONTEMPORAL, ORDINARY)
     none = frame["kernel"].isin(_ONLY_LOAD)
     if "backend" in frame:
         none |= frame["backend"].eq("cuda")
-    return kinds.mask(none, "")
+    return Series(np.where(none, "", kinds), index=frame.index)
 
 
 def from_memory(frame: DataFrame) -> dict[str, FromMemory]:

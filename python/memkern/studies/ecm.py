@@ -23,8 +23,9 @@ from memkern.host.environment import machine_environment
 from memkern.machine.topology import physical_cores
 from memkern.models.ecm_fit import LIMITED, PART, LoopTime, marginal
 from memkern.models.machine_file import InCore, MachineFile, body_of
-from memkern.spec import registry
 from memkern.spec.case import Case
+from memkern.spec.registry import case as kernel_case
+from memkern.spec.registry import of_family
 from memkern.studies.machine_file import CacheLevel, levels_of, pinned
 from memkern.studies.static_analysis import UNKNOWN, main_loop_of, mca, osaca_cycles, terms
 
@@ -53,7 +54,7 @@ class MeasuredLoops:
 
 def loop_kernels() -> list[str]:
     """Return the loops of the ECM studies that move data."""
-    return sorted(name for name in registry.of_family("loops") if name != "loops.peakflops")
+    return sorted(name for name in of_family("loops") if name != "loops.peakflops")
 
 
 def measure_loops(
@@ -105,7 +106,7 @@ def _loop_cases(
             "budget_s": _BRIEF_S if level.size_B else _LONG_S,
             "name": level.name + part,
         }
-        return registry.case(kernel, **options)
+        return kernel_case(kernel, **options)
 
     cases: dict[tuple[Any, ...], Case] = {
         (kernel, level.name, 1): built(kernel, level, 1) for level in levels for kernel in kernels
@@ -347,7 +348,7 @@ def _body_cases(
                     "name": level + (PART if key.part else ""),
                 }
                 try:
-                    cases[key] = registry.case(kernel, **size, **options)
+                    cases[key] = kernel_case(kernel, **size, **options)
                 except InputError as error:
                     missing.append(f"not measured: {key}: {error}")
                     break
