@@ -86,7 +86,7 @@ def report_cases(machine: str, quick: bool) -> list[Case]:
     def rounds(n: int) -> npt.NDArray[np.int64]:
         return np.concatenate([np.arange(first, n, 64) for first in range(64)])
 
-    with mock.patch("memkern.inputs.indices._generator", lambda _: mock.Mock(permutation=rounds)):
+    with mock.patch("memkern.inputs.indices.seeded", lambda _: mock.Mock(permutation=rounds)):
         for module in family_modules("kernels"):
             if module.__name__.split(".")[2] in ("loops", "stream", "spatter", "raider"):
                 found += module.report_cases(quick, cache_B, memory_B)

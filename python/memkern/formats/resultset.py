@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence, Sized
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -412,6 +412,14 @@ def need_rows(rows: Sized, lack: str) -> None:
     """
     if len(rows) == 0:
         raise InputError(lack)
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], lack: str) -> pd.DataFrame:
+    """Return a table of these rows, which `need_rows` refuses if there are none."""
+    import pandas as pd
+
+    need_rows(rows, lack)
+    return pd.DataFrame(rows)
 
 
 def _mask(given: Any, length: int) -> npt.NDArray[np.bool_]:

@@ -59,7 +59,8 @@ def _length(n: int, arrays: int = 0) -> int:
     return length
 
 
-def _generator(seed: int) -> np.random.Generator:
+def seeded(seed: int) -> np.random.Generator:
+    """Return the generator of random numbers of a seed, which must be an integer of at least 0."""
     return np.random.default_rng(integer(seed, "seed"))
 
 
@@ -83,7 +84,7 @@ def permutation(n: int, seed: int = 0) -> npt.NDArray[np.int64]:
     InputError
         If `n` is not positive or too large for memory, or `seed` is negative.
     """
-    return _generator(seed).permutation(_length(n, 1))
+    return seeded(seed).permutation(_length(n, 1))
 
 
 def stride(n: int, step: int) -> npt.NDArray[np.int64]:
@@ -141,7 +142,7 @@ def chase(n: int, seed: int = 0) -> npt.NDArray[np.int64]:
     order = np.arange(_length(n, 1), dtype=np.int64)
     # Single cycles correspond one to one to orders that begin with 0, so a uniformly random order
     # gives a uniformly random cycle.
-    _generator(seed).shuffle(order[1:])
+    seeded(seed).shuffle(order[1:])
     return order
 
 
@@ -190,7 +191,7 @@ def zipf(n: int, exponent: float, seed: int = 0) -> npt.NDArray[np.int64]:
         If `n` is not positive or too large for memory, `exponent` negative or not finite, or `seed`
         negative.
     """
-    n, exponent, generator = _length(n, 5), number(exponent, "exponent", 0), _generator(seed)
+    n, exponent, generator = _length(n, 5), number(exponent, "exponent", 0), seeded(seed)
     elements = generator.permutation(n)
     cumulative = np.cumsum(np.arange(1, n + 1, dtype=np.float64) ** -exponent)
     cumulative /= cumulative[-1]
@@ -230,7 +231,7 @@ def hot(n: int, accesses: float, elements: float, seed: int = 0) -> npt.NDArray[
         If `n` is not positive or too large for memory, a fraction not from 0 to 1, or `seed`
         negative.
     """
-    n, generator = _length(n, 3), _generator(seed)
+    n, generator = _length(n, 3), seeded(seed)
     among_hot = round(number(accesses, "accesses", 0, 1) * n)
     hot_elements = max(1, round(number(elements, "elements", 0, 1) * n))
     ranks = generator.integers(hot_elements, size=n)

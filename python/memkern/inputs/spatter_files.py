@@ -627,6 +627,16 @@ _OPTIONS = (
 )
 
 
+# Further arguments of argparse, by option.
+_EXTRA: dict[str, dict[str, Any]] = {
+    "delta": {"action": _DeltaAction},
+    "delta_gather": {"action": _DeltaAction},
+    "delta_scatter": {"action": _DeltaAction},
+    "random": {"nargs": "?", "const": _SEED_OF_CLOCK},
+    "verbosity": {"default": 1},
+}
+
+
 def add_options(
     parser: argparse.ArgumentParser,
     readers: Mapping[str, Callable[[str], Any]] | None = None,
@@ -649,19 +659,12 @@ def add_options(
         if option.read is None:
             group.add_argument(*option.flags, action="store_true", help=option.help)
             continue
-        extra: dict[str, Any] = {}
-        if option.dest.startswith("delta"):
-            extra["action"] = _DeltaAction
-        elif option.dest == "random":
-            extra.update(nargs="?", const=_SEED_OF_CLOCK)
-        elif option.dest == "verbosity":
-            extra["default"] = 1
         group.add_argument(
             *option.flags,
             type=readers.get(option.dest, option.read),
             metavar=option.metavar,
             help=option.help,
-            **extra,
+            **_EXTRA.get(option.dest, {}),
         )
 
 

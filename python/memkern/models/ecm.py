@@ -41,6 +41,13 @@ _TRIAD_LOADS = 3 / 4
 _DOMINATING_LOADS = 0.9
 
 
+def positive(value: float, what: str) -> float:
+    """Return a number, named `what` in messages; raise InputError unless it is positive."""
+    if not value > 0:
+        raise InputError(f"{what} must be positive, not {value!r}")
+    return value
+
+
 def store_GBps(load_GBps: float, triad_GBps: float) -> float:
     """Return the bandwidth of stores that explains the measured bandwidth of a triad.
 
@@ -57,9 +64,8 @@ def store_GBps(load_GBps: float, triad_GBps: float) -> float:
         A bandwidth is not positive, or the loads of the triad alone would take longer than the
         triad.
     """
-    for value, what in ((load_GBps, "load_GBps"), (triad_GBps, "triad_GBps")):
-        if not value > 0:
-            raise InputError(f"{what} must be positive, not {value!r}")
+    positive(load_GBps, "load_GBps")
+    positive(triad_GBps, "triad_GBps")
     rest = 1 / triad_GBps - _TRIAD_LOADS / load_GBps
     if not rest > 0:
         raise InputError(
@@ -92,10 +98,7 @@ class EcmLevel:
     def __post_init__(self) -> None:
         """Check the signs."""
         for what in ("load_B", "store_B", "domain_load_B", "domain_store_B"):
-            if not getattr(self, what) > 0:
-                raise InputError(
-                    f"{what} of {self.name} must be positive, not {getattr(self, what)!r}"
-                )
+            positive(getattr(self, what), f"{what} of {self.name}")
 
     @property
     def triad(self) -> tuple[float, float]:

@@ -358,7 +358,6 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
         There is no such record, or the records are of several machines.
     """
     found: list[tuple[Mapping[str, Any], LoopTime, float]] = []
-    platforms = set()
     for record in results:
         transfers = transfers_of(record)
         per_vector = _number(record.get("cycles_per_vector"))
@@ -366,7 +365,6 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
         if not usable or per_vector != per_vector:
             continue
         need_columns(record, "kernel", "time_min_s", "clock_GHz", "footprint_B")
-        platforms.add(record.get("environment_id"))
         vectors = record["time_min_s"] * record["clock_GHz"] * 1e9 / per_vector
         loop = LoopTime(
             str(record["kernel"]),
@@ -387,7 +385,7 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
             "no record of one core has cycles per vector and the bytes of each level: "
             "`memkern ecm` measures the loops"
         )
-    if len(platforms) > 1:
+    if len({record.get("environment_id") for record, _, _ in found}) > 1:
         raise InputError("the records are of several machines or builds: give records of one")
     clock_GHz = float(np.median([record["clock_GHz"] for record, _, _ in found]))
     parts = {

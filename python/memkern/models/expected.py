@@ -23,14 +23,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memkern import reference
 from memkern.backends import ACCELERATORS
 from memkern.models.memory import NONTEMPORAL, ORDINARY
-
-if TYPE_CHECKING:
-    from memkern.models.merit import FigureOfMerit
+from memkern.models.merit import FigureOfMerit
 
 _UNITS = {
     **dict.fromkeys(("copy", "triad", "load", "gather_stride_1", "gather_stride_8"), "GB/s"),
@@ -537,13 +535,15 @@ def _processors() -> tuple[dict[str, Any], ...]:
 
 @functools.cache
 def _published() -> tuple[Source, ...]:
-    """Return the published figures, with the cores and channels of a socket if these are known."""
-    found = []
-    for row in reference.rows("published-figures"):
-        spec = _row_of(row["processor"])
-        known = {"channels": row["channels"] or spec["channels"], "cores_per_socket": spec["cores"]}
-        found.append(Source(**{k: row[k] for k in row if k != "source"} | known))
-    return tuple(found)
+    """Return all published figures."""
+    return tuple(map(_figure, reference.rows("published-figures")))
+
+
+def _figure(row: Mapping[str, Any]) -> Source:
+    """Return a published figure, with the cores and channels of a socket if these are known."""
+    spec = _row_of(row["processor"])
+    known = {"channels": row["channels"] or spec["channels"], "cores_per_socket": spec["cores"]}
+    return Source(**{k: row[k] for k in row if k != "source"} | known)
 
 
 def _row_of(processor: str) -> dict[str, Any]:

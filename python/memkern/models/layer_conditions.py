@@ -27,6 +27,7 @@ from memkern.checks import integer
 from memkern.errors import InputError
 from memkern.inputs import lattice
 from memkern.machine.caches import Share, shares
+from memkern.models.ecm import positive
 from memkern.spec.kernel import Transfer
 
 FLOPS = 1320
@@ -50,30 +51,6 @@ def _four(values: Sequence[int], what: str) -> tuple[int, int, int, int]:
         for n, direction in zip(values, _DIRECTIONS, strict=True)
     )
     return x, y, z, t
-
-
-def _positive(value: float, what: str) -> float:
-    if not value > 0:
-        raise InputError(f"{what} must be positive, not {value!r}")
-    return value
-
-
-def _local(
-    extents: Sequence[int], cuts: Sequence[int], parity: str
-) -> tuple[tuple[int, int, int, int], int]:
-    """Return the extents of a virtual partition and the number of partitions."""
-    whole, parts = _four(extents, "extents"), _four(cuts, "cuts")
-    if parity not in ("full", "even", "odd"):
-        raise InputError(f"parity must be full, even or odd, not {parity!r}")
-    step = 1 if parity == "full" else 2
-    for length, cut, direction in zip(whole, parts, _DIRECTIONS, strict=True):
-        if length % (cut * step):
-            raise InputError(
-                f"the extent in {direction} must be a multiple of {cut * step}, for {cut} "
-                f"partitions and {parity} parity, not {length}"
-            )
-    x, y, z, t = (length // cut for length, cut in zip(whole, parts, strict=True))
-    return (x, y, z, t), math.prod(parts)
 
 
 @dataclass(frozen=True)
@@ -164,7 +141,7 @@ class LayerConditions:
     def __post_init__(self) -> None:
         """Check every number."""
         _check_blocks(self.blocks)
-        _local(self.extents, self.cuts, self.parity)
+        _ = self._extents
         for what in ("ls", "s_cut", "value_B", "threads"):
             integer(getattr(self, what), what, 1)
         if self.ls % self.s_cut:
@@ -230,7 +207,18 @@ class LayerConditions:
     @cached_property
     def _extents(self) -> tuple[int, int, int, int]:
         """Extents of one virtual partition."""
-        return _local(self.extents, self.cuts, self.parity)[0]
+        whole, parts = _four(self.extents, "extents"), _four(self.cuts, "cuts")
+        if self.parity not in ("full", "even", "odd"):
+            raise InputError(f"parity must be full, even or odd, not {self.parity!r}")
+        step = 1 if self.parity == "full" else 2
+        for length, cut, direction in zip(whole, parts, _DIRECTIONS, strict=True):
+            if length % (cut * step):
+                raise InputError(
+                    f"the extent in {direction} must be a multiple of {cut * step}, for {cut} "
+                    f"partitions and {self.parity} parity, not {length}"
+                )
+        x, y, z, t = (length // cut for length, cut in zip(whole, parts, strict=True))
+        return x, y, z, t
 
     @cached_property
     def _sites(self) -> int:
@@ -391,7 +379,7 @@ class LayerConditions:
         sharing : int
             Threads that could share the cache; if there are fewer, these share it.
         """
-        return _positive(cache_B, "cache_B") / self._group(sharing)
+        return positive(cache_B, "cache_B") / self._group(sharing)
 
     def holds(self, cache_B: float, sharing: int = 1) -> Condition:
         """Return the strongest condition that holds.
@@ -492,7 +480,7 @@ class LayerConditions:
             GFLOP/s at 1320 flops per site update; infinite if no data cross the boundary.
         """
         moved_B = self.site_B(cache_B, sharing)
-        rate = _positive(bandwidth_GBps, "bandwidth_GBps")
+        rate = positive(bandwidth_GBps, "bandwidth_GBps")
         return FLOPS / moved_B * rate if moved_B else math.inf
 
     def levels(self, caches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -606,7 +594,7 @@ class StencilConditions:
 
     def holds(self, cache_B: float, sharing: int = 1) -> bool:
         """Return whether a cache, shared by some threads, holds three rows for each of them."""
-        share_B = _positive(cache_B, "cache_B") / min(integer(sharing, "sharing", 1), self.threads)
+        share_B = positive(cache_B, "cache_B") / min(integer(sharing, "sharing", 1), self.threads)
         return self.layer_B <= share_B / 2
 
     def transfer(self, cache_B: float, sharing: int = 1) -> Transfer:
@@ -731,7 +719,7 @@ def simulate(
     sharing = threads if sharing is None else min(integer(sharing, "sharing", 1), threads)
     if sorted(order) != sorted("tzyx"):
         raise InputError(f"order must be a permutation of tzyx, not {order!r}")
-    free_B = _positive(cache_B, "cache_B")
+    free_B = positive(cache_B, "cache_B")
 
     sites = np.arange(math.prod(model._extents)).reshape(model._extents[::-1])
     around = np.stack(

@@ -481,16 +481,16 @@ def _quantities(machine: MachineFile) -> dict[str, Quantity]:
         how = f"{row.operation}, {row.stores}" if row.stores else row.operation
         cores = "one core" if row.cores == 1 else f"{row.cores} cores"
         found[f"{row.level}: {how}, {cores} (GB/s)"] = row.GBps
-    for number, tlb in enumerate(machine.tlbs, start=1):
-        found[f"TLB {number}: reach (MiB)"] = tlb.reach_B.scaled(1 / 2**20)
-    for cost in machine.costs:
-        found[f"{cost.name}, {cost.threads} threads (ns)"] = cost.ns
+    found |= {
+        f"TLB {number}: reach (MiB)": tlb.reach_B.scaled(1 / 2**20)
+        for number, tlb in enumerate(machine.tlbs, start=1)
+    }
+    found |= {f"{cost.name}, {cost.threads} threads (ns)": cost.ns for cost in machine.costs}
     for one in machine.instructions:
         found[f"{one.name}, {one.vector_bits} bit: reciprocal (cycles)"] = one.reciprocal_cycles
         found[f"{one.name}, {one.vector_bits} bit: latency (cycles)"] = one.latency_cycles
     for measured in machine.in_core:
         what = f"{measured.body} in {measured.level}"
         found[f"{what}: element (cycles)"] = Quantity(measured.cycles)
-        if measured.row_cycles:
-            found[f"{what}: row (cycles)"] = Quantity(measured.row_cycles)
+        found[f"{what}: row (cycles)"] = Quantity(measured.row_cycles or math.nan)
     return {what: quantity for what, quantity in found.items() if quantity.known}

@@ -61,8 +61,7 @@ def load_machine(path: str | Path) -> MachineFile:
         )
     entries = {key: value for key, value in document.items() if key not in ("format", "version")}
     try:
-        found = _read(MachineFile, entries, "the file")
-        assert isinstance(found, MachineFile)
+        found: MachineFile = _read(MachineFile, entries, "the file")
         _check_levels(found.levels)
     except InputError as error:
         raise InputError(f"{path} is damaged: {error}") from None

@@ -206,11 +206,10 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
         With limits where the bandwidths of loads and of a triad from memory are among them.
     """
     frame = with_current_names(frame)
-    found = [
+    found = (
         figure for family in family_modules("merit") for figure in family.figures_of_merit(frame)
-    ]
-    found.sort(key=lambda figure: figure.order)
-    return _with_limits(found)
+    )
+    return _with_limits(sorted(found, key=lambda figure: figure.order))
 
 
 def figure_line(figures: Iterable[FigureOfMerit]) -> str:

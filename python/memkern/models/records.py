@@ -373,17 +373,14 @@ def groups(results: ResultSet, by: Sequence[str] = ()) -> dict[str, ResultSet]:
         return {"all": results}
     # Raises an error that names a missing column.
     results.filter(**dict.fromkeys(by))
-    numbers: dict[tuple[Any, ...], list[int]] = {}
-    for number, record in enumerate(results):
-        numbers.setdefault(tuple(_equal(record[name]) for name in by), []).append(number)
+    keys = [tuple(_equal(record[name]) for name in by) for record in results]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    group = np.array([numbers[key] for key in keys])
     split = {}
-    for key, rows in numbers.items():
+    for key, number in numbers.items():
         of_kernel = [other for other in numbers if other[0] == key[0]]
         name = _name(by, key, of_kernel) if ours else ", ".join(map(str, key))
-        records = [results.records[i] for i in rows]
-        used = {record.get("environment_id") for record in records}
-        known = {name: value for name, value in results.environments.items() if name in used}
-        split[name] = ResultSet(records, [results.samples[i] for i in rows], known)
+        split[name] = results[group == number]
     return split
 
 

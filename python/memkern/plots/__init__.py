@@ -23,10 +23,9 @@ from memkern.plots.ecm import (
 )
 from memkern.plots.energy import clock_table, clock_whiskers, z_plot
 from memkern.plots.fleet import fleet_dots, fleet_table
-from memkern.plots.kernels import kernel_table
+from memkern.plots.kernels import kernel_table, shares_of_peak
 from memkern.plots.neighbours import slowdown_map, slowdown_table
 from memkern.plots.papers import paper_table, told_table
-from memkern.plots.peaks import shares_of_peak
 from memkern.plots.registry import Exhibit, Section, describe
 from memkern.plots.scaling import efficiency_table, scaling_curves
 from memkern.plots.style import save

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memkern.backends import ACCELERATORS
 from memkern.errors import InputError
-from memkern.plots.drawing import MOST_CELLS, heat_map, named, panels
+from memkern.plots.drawing import MOST_CELLS, disturbed_note, heat_map, named, panels
 from memkern.plots.exhibits import Selection, drawn, table
 from memkern.plots.frames import Records, best, frame_of, three_figures
 from memkern.plots.selection import BANDWIDTH, select, split
@@ -66,12 +66,14 @@ def block_map(records: Records = None, *, kernels: str | Sequence[str] | None = 
     rows = frame["block_threads"].nunique()
     fig, axes = panels(len(cells), 2, 1.1 + 0.22 * min(rows, MOST_CELLS))
     for ax, ((machine, kernel), mine) in zip(axes, cells, strict=True):
-        values, texts = {}, {}
-        for row in mine.to_dict("records"):
-            key = int(row["block_threads"]), int(row["unroll"])
-            values[key] = row[BANDWIDTH]
-            text = three_figures(row[BANDWIDTH])
-            texts[key] = f"({text})" if row["disturbed"] else text
+        found = {
+            (int(row["block_threads"]), int(row["unroll"])): row for row in mine.to_dict("records")
+        }
+        values = {key: row[BANDWIDTH] for key, row in found.items()}
+        texts = {
+            key: ("({})" if row["disturbed"] else "{}").format(three_figures(row[BANDWIDTH]))
+            for key, row in found.items()
+        }
         heat_map(ax, values, "GB/s", texts=texts)
         several = frame["machine"].nunique() > 1
         ax.set(
@@ -79,8 +81,7 @@ def block_map(records: Records = None, *, kernels: str | Sequence[str] | None = 
             xlabel="Unrolling",
             ylabel="Threads of a block",
         )
-    if frame["disturbed"].any():
-        notes = [*notes, "In parentheses: from a disturbed record."]
+    notes = [*notes, *disturbed_note(frame, "In parentheses")]
     note(fig, [*notes, "Unrolling 0 is the kernel's own."] if 0 in set(frame["unroll"]) else notes)
     return fig
 

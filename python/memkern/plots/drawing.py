@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from memkern.machine.environment import machine_label
 from memkern.plots.frames import HIGH, LOW, three_figures, with_ends
 from memkern.plots.style import (
@@ -214,8 +216,6 @@ def panels(number: int, columns: int, row_in: float, **shared: Any) -> tuple[Fig
     """
     if (mine := given(number)) is not None:
         return mine, mine.axes
-    import numpy as np
-
     alone = number == 1 and columns > 1
     rows = np.array_split(np.arange(number), math.ceil(number / columns))
     cells = math.lcm(*map(len, rows))
@@ -288,8 +288,6 @@ def legend_below(ax: Axes, width_in: float) -> None:
 
 def _columns(labels: Sequence[str], most: int, width_in: float) -> int:
     """Return the number of columns of a legend of this width, with its rows as full as possible."""
-    import numpy as np
-
     for columns in range(min(most, len(labels)), 1, -1):
         columns = math.ceil(len(labels) / math.ceil(len(labels) / columns))
         parts = np.array_split(labels, columns)
@@ -456,15 +454,13 @@ def dots(
     middle = math.sqrt(ends[0] * ends[1])
     every: list[tuple[Dot, float]] = []
     for number, (label, (look, values)) in enumerate(series.items()):
-        positions = [rows.index(dot.row) + (number + 0.5) / len(series) - 0.5 for dot in values]
         look = look._replace(linestyle="none", markersize=4.0)
-        disturbed = [(dot, y) for dot, y in zip(values, positions, strict=True) if dot.disturbed]
-        hollow = look._replace(zorder=look.zorder + 0.05)
-        _markers(ax, label, values, positions, look)
-        if disturbed:
-            rings, heights = zip(*disturbed, strict=True)
-            _markers(ax, label, rings, heights, hollow, _RINGS)
-        every += zip(values, positions, strict=True)
+        above = (number + 0.5) / len(series) - 0.5
+        placed = [(dot, rows.index(dot.row) + above) for dot in values]
+        _markers(ax, label, placed, look)
+        if disturbed := [(dot, y) for dot, y in placed if dot.disturbed]:
+            _markers(ax, label, disturbed, look._replace(zorder=look.zorder + 0.05), _RINGS)
+        every += placed
     for dot, y in every:
         limits = [limit for _, column, _ in marks for limit in _limit(dot, column)]
         # An end that is unknown, NaN, is neither lower nor higher.
@@ -510,20 +506,19 @@ _RINGS = {"label": "_disturbed", "markerfacecolor": "white"}
 def _markers(
     ax: Axes,
     label: str,
-    values: Sequence[Dot],
-    positions: Sequence[float],
+    placed: Sequence[tuple[Dot, float]],
     look: Look,
     rings: Mapping[str, Any] = {},
 ) -> None:
-    """Draw a marker for each dot, and the intervals of their values."""
+    """Draw a marker for each dot at its height, and the intervals of their values."""
     how = {"label": label, **look._asdict(), **rings}
-    (line,) = ax.plot([dot.value for dot in values], positions, **how)
-    if values and values[0].column:
+    (line,) = ax.plot([dot.value for dot, _ in placed], [y for _, y in placed], **how)
+    if placed and (column := placed[0][0].column):
         from pandas import DataFrame
 
-        rows = DataFrame([dot.record for dot in values]).assign(position=list(positions))
-        mark(line, Drawn(label, rows, "row", values[0].column))
-        intervals(ax, rows, "position", values[0].column, look, series=label, flat=True)
+        rows = DataFrame([{**dot.record, "position": y} for dot, y in placed])
+        mark(line, Drawn(label, rows, "row", column))
+        intervals(ax, rows, "position", column, look, series=label, flat=True)
 
 
 def row_in(rows: int, series: int) -> float:
@@ -548,7 +543,6 @@ def heat_map(
     second, or to the largest value if it is larger; NaN has no colour. The cells in `hatched` are
     hatched.
     """
-    import numpy as np
     from matplotlib.patches import Rectangle
 
     rows, columns = (order(dict.fromkeys(pair[side] for pair in values)) for side in (0, 1))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from memkern.errors import InputError
 from memkern.formats import ResultSet
-from memkern.formats.resultset import need_rows
-from memkern.models.ecm import Ecm
+from memkern.formats.resultset import need_rows, table_of
+from memkern.models.ecm import Ecm, MemoryRate
 from memkern.models.ecm_fit import (
     FITTED,
     EcmFit,
@@ -26,21 +27,19 @@ from memkern.models.machine_file import MachineFile
 from memkern.models.overlap import Overlap, hypotheses, overlap_of, paper_hypotheses
 from memkern.models.published_machines import published
 from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
-from memkern.plots.drawing import counts_axis, curve, finish, marked_look, panels
+from memkern.plots.drawing import counts_axis, curves, finish, marked_look, panels
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, rows_of
 from memkern.plots.predictions import machine_for, others_note
 from memkern.plots.registry import PAPERS
 from memkern.plots.selection import split
-from memkern.plots.style import GREY, NOTE_SIZE, log2_axis
+from memkern.plots.style import GREY, NOTE_SIZE, Look, log2_axis
 from memkern.spec.kernel import Traffic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-    from memkern.models.ecm import MemoryRate
 
 _MEASURE = "memkern ecm -o ecm.parquet"
 _BAND = 0.25
@@ -64,6 +63,11 @@ def _results(records: Records) -> ResultSet:
     rows = rows_of(records)
     need_rows(rows, f"there is no record of loops in each level: `{_MEASURE}` measures them")
     return ResultSet(rows, [np.empty(0)] * len(rows))
+
+
+def _dots_alone(size: float, number: int) -> Look:
+    """Return the look of a series of dots of this size, without a line."""
+    return marked_look(number)._replace(linestyle="none", markersize=size)
 
 
 def _fit(
@@ -177,17 +181,13 @@ def predicted_against_measured(
         zorder=0,
         label=f"within {100 * _BAND:.0f} %",
     )
-    for number, level in enumerate(dict.fromkeys(found.model.names)):
-        mine = frame[frame["level"] == level]
-        for fitted, size in ((False, 4.0), (True, 2.0)):
-            look = marked_look(number)._replace(linestyle="none", markersize=size)
-            rows = mine[mine["fitted"] == fitted]
-            label = level if not fitted else "_fitted"
-            curve(ax, rows, "predicted_cycles", "measured_cycles", look, label)
+    for fitted, look in ((False, partial(_dots_alone, 4.0)), (True, partial(_dots_alone, 2.0))):
+        rows = frame[frame["fitted"] == fitted]
+        curves(ax, rows, "level", found.model.names, "predicted_cycles", "measured_cycles", look)
+    ax.set(xlabel="Predicted cycles per vector", ylabel="Measured cycles per vector")
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     counts_axis(ax.xaxis)
     counts_axis(ax.yaxis)
-    ax.set(xlabel="Predicted cycles per vector", ylabel="Measured cycles per vector")
     notes = [
         f"{found.model.overlap}, fitted to {', '.join(FITTED)} (small markers): median error of "
         f"the others {100 * found.median_error:.1f} %."
@@ -361,8 +361,6 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
     machine : str
         Machine file with the ceilings.
     """
-    from pandas import DataFrame
-
     source = _source(machine, records)
     rows = []
     for record in _results(records):
@@ -391,12 +389,11 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
                 "disturbed": str(record.get("disturbed")) == "True",
             }
         )
-    need_rows(
+    return table_of(
         rows,
         "no record has the bytes of each level (columns such as L1_load_B): measure kernels "
         "that stream or gather on processors, such as stream.triad",
     )
-    return DataFrame(rows)
 
 
 def _source(machine: str, records: Records) -> MachineFile:
@@ -437,7 +434,7 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
     need_rows(points, "no record with bytes of each level has floating-point operations")
     counts = sorted(set(points["threads"]))
     fig, axes = panels(len(counts), 2, 2.9)
-    names = list(dict.fromkeys(points["kernel"]))
+    names, dots = list(dict.fromkeys(points["kernel"])), partial(_dots_alone, 3.6)
     for ax, threads in zip(axes, counts, strict=True):
         mine = points[points["threads"] == threads]
         low, high = mine["flops_per_B"].min() / 4, mine["flops_per_B"].max() * 4
@@ -445,11 +442,9 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
         top, bottom = 0.0, mine["performance_GFLOPs"].min() / 6
         tops = ceilings(source, int(threads))
         for ceiling in tops.values():
-            ends = np.array([low, high])
-            heights = ends * ceiling.load_GBps
-            if not math.isnan(peak):
-                ends = np.array([low, max(low, min(high, peak / ceiling.load_GBps)), high])
-                heights = np.minimum(ends * ceiling.load_GBps, peak)
+            # By fmin, an unknown peak, NaN, is no limit.
+            ends = np.array([low, max(low, np.fmin(high, peak / ceiling.load_GBps)), high])
+            heights = np.fmin(ends * ceiling.load_GBps, peak)
             top = max(top, float(heights.max()))
             ax.plot(ends, heights, color=GREY, linewidth=0.9, zorder=2)
         for text, lowest in _named_lines(tops):
@@ -465,31 +460,17 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
                 color=GREY,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.2},
             )
-        for number, kernel in enumerate(names):
-            rows = mine[mine["kernel"] == kernel]
-            look = marked_look(number)._replace(linestyle="none", markersize=3.6)
-            ax.plot(
-                rows["flops_per_B"],
-                rows["performance_GFLOPs"],
-                label=kernel,
-                **look._asdict(),
-            )
-            hollow = rows[rows["disturbed"]]
-            ax.plot(
-                hollow["flops_per_B"],
-                hollow["performance_GFLOPs"],
-                label="_disturbed",
-                markerfacecolor="white",
-                **look._asdict(),
-            )
+        curves(ax, mine, "kernel", names, "flops_per_B", "performance_GFLOPs", dots)
         ax.set_xscale("log", base=2)
-        ax.set(yscale="log", xlim=(low, high), ylim=(bottom, top * 2))
-        log2_axis(ax.xaxis)
-        counts_axis(ax.yaxis)
         ax.set(
             title=counted(int(threads), "thread"),
             xlabel="Flops per byte across the boundary that is the limit",
+            yscale="log",
+            xlim=(low, high),
+            ylim=(bottom, top * 2),
         )
+        log2_axis(ax.xaxis)
+        counts_axis(ax.yaxis)
     axes[0].set_ylabel("Performance (GFLOP/s)")
     name = source.label if source.created else source.name
     notes = [f"Lines: bandwidth of loads and peak of multiply-adds, {name}, {source.source}."]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
-from memkern.formats.resultset import need_rows
+from memkern.formats.resultset import need_rows, table_of
 from memkern.plots.drawing import (
     curve,
     finish,
@@ -65,8 +65,6 @@ def no_energy(frame: DataFrame) -> str:
 
 def _names(frame: DataFrame) -> DataFrame:
     """Add the name of each case without clock limit and threads."""
-    from pandas import to_numeric
-
     variant = frame["variant"]
     if "variant_choice" in frame:
         # The fastest variant may depend on clock and threads.
@@ -74,7 +72,7 @@ def _names(frame: DataFrame) -> DataFrame:
     columns = [frame["kernel"], variant, frame["pattern"]]
     columns += [words(frame[name]) for name in ("matrix", "lattice", "layout") if name in frame]
     if "elements" in frame:
-        sizes = to_numeric(frame["elements"], errors="coerce")
+        sizes = typed(frame, ["elements"])["elements"]
         columns.append(sizes.map(lambda size: f"{spaced(size)} elements" if size == size else ""))
     parts = [", ".join(filter(None, row)) for row in zip(*columns, strict=True)]
     return frame.assign(case=parts)
@@ -133,8 +131,6 @@ def z_plot(records: Records = None) -> Figure:
 )
 def clock_table(records: Records = None) -> DataFrame:
     """Speed and energy of each case at each clock limit, against the highest clock."""
-    from pandas import DataFrame
-
     frame = _names(_metered(records))
     frame = frame.assign(clock_limit=frame["clock_limit"].fillna(0.0))
     rows = []
@@ -142,14 +138,10 @@ def clock_table(records: Records = None) -> DataFrame:
         ["platform", "case", "threads"], sort=False
     ):
         limits = cell.groupby("clock_limit")
-        if limits.ngroups < 2:
-            continue
         best = {float(str(limit)): undisturbed(mine).iloc[-1] for limit, mine in limits}
-        top = 0.0 if 0.0 in best else max(best)
+        top = best.pop(0.0 if 0.0 in best else max(best))
         for limit, row in best.items():
-            if limit == top:
-                continue
-            speed = best[top]["time_median_s"] / row["time_median_s"]
+            speed = top["time_median_s"] / row["time_median_s"]
             rows.append(
                 {
                     "platform": platform,
@@ -157,12 +149,13 @@ def clock_table(records: Records = None) -> DataFrame:
                     "threads": threads,
                     "clock_limit": limit,
                     "speed_percent": 100 * (speed - 1),
-                    "energy_percent": 100 * (row["energy_J"] / best[top]["energy_J"] - 1),
-                    "disturbed": bool(row["disturbed"] or best[top]["disturbed"]),
+                    "energy_percent": 100 * (row["energy_J"] / top["energy_J"] - 1),
+                    "disturbed": bool(row["disturbed"] or top["disturbed"]),
                 }
             )
-    need_rows(rows, "no case was measured at two clocks with energy: give --clock-limit a list")
-    return DataFrame(rows)
+    return table_of(
+        rows, "no case was measured at two clocks with energy: give --clock-limit a list"
+    )
 
 
 @drawn(

@@ -150,7 +150,7 @@ def tabulated(
 
     def enter(build: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
         build.__doc__ = documented(build, "pandas.DataFrame", returns, of=of, **about)
-        return register(tables, name, of)(build)
+        return register(tables, name, build, of)
 
     return enter
 

@@ -10,7 +10,7 @@ from memkern.formats import ResultSet
 from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import Drawn, finish, mark, named, panels, row_in
 from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, counted, frame_of
+from memkern.plots.frames import Records, counted, rows_of
 from memkern.plots.style import GREY, NOTE_SIZE, own_look, plain
 from memkern.results.fleet import INSIDE, cases, fleet
 from memkern.results.verdicts import FASTER, SLOWER
@@ -28,8 +28,7 @@ _BAND = "#dfe7ee"
 @tabulated("fleet", "As of `memkern.fleet`.", records=_FILES)
 def fleet_table(records: Records = None) -> DataFrame:
     """Value of each node in each case, beside the range of its fleet."""
-    frame = frame_of(records).astype(object)
-    rows: list[Any] = frame.where(frame.notna(), None).to_dict("records")
+    rows = rows_of(records)
     samples = [np.empty(0)] * len(rows)  # they are not needed
     found = fleet(ResultSet(rows, samples, getattr(records, "environments", {})))
     found.attrs["notes"] = found.attrs.pop("remarks")

@@ -106,13 +106,13 @@ def with_samples(records: Records) -> DataFrame:
 
     Records of a file without samples have none, nor those of a DataFrame without this column.
     """
+    from pandas import Series
+
     frame = frame_of(records)
     if "samples_s" in frame:
         return frame
     known = getattr(records, "samples", None) if hasattr(records, "to_frame") else None
-    every = known or [()] * len(frame)
-    column = frame.index.to_series().astype(object)
-    column[:] = every
+    column = Series(known or [()] * len(frame), index=frame.index, dtype=object)
     return frame.assign(samples_s=column)
 
 
@@ -155,13 +155,13 @@ def validated(
     needed = [*dict.fromkeys(("platform", "kernel", "valid", "disturbed", *columns))]
     frame = frame_of(records)
     if records is None:
-        return frame.reindex(columns=needed), []
+        nothing = frame.reindex(columns=needed)
+        return nothing.astype({"platform": str, "kernel": str, "disturbed": bool}), []
     need_columns(frame, *needed)
     frame = frame[frame["kernel"].isin(list(kernels))]
     valid = frame["valid"].eq(True)
-    notes = []
-    if not valid.all():
-        notes.append(f"{counted(int((~valid).sum()), 'record')} that failed validation left out.")
+    wrong = int((~valid).sum())
+    notes = [f"{counted(wrong, 'record')} that failed validation left out."] * bool(wrong)
     frame = frame[valid].reset_index(drop=True)
     return frame.assign(disturbed=frame["disturbed"].eq(True)), notes
 

@@ -49,11 +49,12 @@ def slowdown_map(records: Records = None) -> Figure:
     height = 1.4 + 0.32 * max(rows["kernel"].nunique() for _, rows in cells)
     fig, axes = panels(len(cells), 1 if wide else 2, height)
     for ax, (name, rows) in zip(axes, cells, strict=True):
-        values, texts = {}, {}
-        for row in rows.to_dict("records"):
-            key = plain(row["kernel"], 24), plain(row["beside"], 24)
-            values[key] = math.nan if row["disturbed"] else row["ratio"]
-            texts[key] = entry(row).replace(" ±", "\n±").replace(" ×", "\n×")
+        found = {
+            (plain(row["kernel"], 24), plain(row["beside"], 24)): row
+            for row in rows.to_dict("records")
+        }
+        values = {k: math.nan if row["disturbed"] else row["ratio"] for k, row in found.items()}
+        texts = {k: entry(row).replace(" ±", "\n±") for k, row in found.items()}
         heat_map(ax, values, "Time over that alone", texts=texts, order=list, ends=(1.0, 2.0))
         for label in ax.get_xticklabels():
             label.set(rotation=35, ha="right")

@@ -149,12 +149,16 @@ def predictions(
     return found
 
 
-def seconds_of(predicted: EcmPrediction, threads: int, scaling: Scaling = "limited") -> float:
-    """Return the time of an invocation by this number of threads, NaN if it exceeds the cores."""
-    model = predicted.model
-    if not 1 <= threads <= model.cores * model.domains:
+def seconds_of(
+    predicted: EcmPrediction | None, threads: float, scaling: Scaling = "limited"
+) -> float:
+    """Return the time of an invocation by this number of threads.
+
+    It is NaN without a prediction, or if the threads exceed the cores.
+    """
+    if predicted is None or not 1 <= threads <= predicted.model.cores * predicted.model.domains:
         return math.nan
-    return predicted.cycles_of(threads, scaling) / model.clock_GHz / 1e9
+    return predicted.cycles_of(int(threads), scaling) / predicted.model.clock_GHz / 1e9
 
 
 def with_ecm(
@@ -184,18 +188,10 @@ def with_ecm(
     """
     if source is None:
         return frame.assign(ecm=math.nan, N_s=math.nan)
-    rows = frame.to_dict("records")
-    found = predictions(source, rows, functools.partial(core, source))
-    values, cores = [], []
-    for row, predicted in zip(rows, found, strict=True):
-        if predicted is None:
-            values.append(math.nan)
-            cores.append(math.nan)
-            continue
-        seconds = seconds_of(predicted, int(row["threads"]))
-        values.append(row[value] * row["time_min_s"] / seconds)
-        cores.append(float(predicted.saturating_cores or math.nan))
-    return frame.assign(ecm=values, N_s=cores)
+    found = predictions(source, frame.to_dict("records"), functools.partial(core, source))
+    seconds = [seconds_of(one, n) for one, n in zip(found, frame["threads"], strict=True)]
+    cores = [float((one and one.saturating_cores) or math.nan) for one in found]
+    return frame.assign(ecm=frame[value] * frame["time_min_s"] / seconds, N_s=cores)
 
 
 def ecm_look(look: Look) -> Look:

@@ -189,19 +189,15 @@ _positions: dict[str, int] = {}
 
 
 def register(
-    where: Registry[R], name: str, of: Origin | None = None
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Register a function under a name in `figures`, `tables` or `sections`."""
-
-    def enter(function: Callable[P, R]) -> Callable[P, R]:
-        if name in where:
-            raise KeyError(f"{name!r} is registered already")
-        where[name] = function
-        if of is not None:
-            where.origins[name] = of
-        return function
-
-    return enter
+    where: Registry[R], name: str, function: Callable[P, R], of: Origin | None = None
+) -> Callable[P, R]:
+    """Register a function under a name in `figures`, `tables` or `sections`, and return it."""
+    if name in where:
+        raise KeyError(f"{name!r} is registered already")
+    where[name] = function
+    if of is not None:
+        where.origins[name] = of
+    return function
 
 
 def of_paper(where: Registry[R], paper: str) -> dict[str, Callable[..., R]]:
@@ -215,8 +211,8 @@ def of_paper(where: Registry[R], paper: str) -> dict[str, Callable[..., R]]:
     if paper not in PAPERS:
         raise unknown(paper, "paper", PAPERS)
     order = PAPERS[paper].exhibits
-    names = [name for name, origin in where.origins.items() if origin.paper == paper]
-    names.sort(key=lambda name: (order.index(where.origins[name].numbers[0]), name))
+    mine = {name: origin for name, origin in where.origins.items() if origin.paper == paper}
+    names = sorted(mine, key=lambda name: (order.index(mine[name].numbers[0]), name))
     return {name: where[name] for name in names}
 
 
@@ -228,7 +224,7 @@ def section(
     def enter(
         function: Callable[[DataFrame], Section | None],
     ) -> Callable[[DataFrame], Section | None]:
-        register(sections, name)(function)
+        register(sections, name, function)
         _positions[name] = order
         ordered = sorted(sections.items(), key=lambda item: _positions[item[0]])
         sections.clear()

@@ -90,10 +90,10 @@ def _drawable(frame: DataFrame) -> tuple[DataFrame, list[str]]:
         No case has two numbers of ranks that are not oversubscribed.
     """
     over = frame["oversubscribed"].astype(bool)
-    notes = []
-    if over.any():
-        rows = counted(int(over.sum()), "point")
-        notes.append(f"{rows} with more workers than processing units on a host left out.")
+    left = counted(int(over.sum()), "point")
+    notes = [f"{left} with more workers than processing units on a host left out."] * bool(
+        over.any()
+    )
     frame = frame[~over]
     case = [*_PANEL, "kernel", "size"]
     frame = frame[frame.groupby(case, dropna=False)["ranks"].transform("nunique") > 1]
@@ -174,15 +174,14 @@ def _cut(
     (low, high), (bottom, top) = ends, limits
     for beyond, at, head in ((rows[low] < bottom, bottom, _DOWN), (rows[high] > top, top, _UP)):
         where = rows["ranks"][beyond]
-        if not len(where):
-            continue
-        ax.plot(
-            where,
-            [at] * len(where),
-            color=look.color,
-            linestyle="none",
-            marker=head,
-            markersize=4,
-            zorder=look.zorder,
-            label=_CUT,
-        )
+        if len(where):
+            ax.plot(
+                where,
+                [at] * len(where),
+                color=look.color,
+                linestyle="none",
+                marker=head,
+                markersize=4,
+                zorder=look.zorder,
+                label=_CUT,
+            )

@@ -97,26 +97,21 @@ def select(
     frame = frame_of(records)
     if records is not None and "kernel" not in frame:
         validated(frame, [], needed)  # raises an error that names all missing columns
-    present = [] if records is None else [str(name) for name in frame["kernel"].unique()]
+    present = dict.fromkeys(map(str, frame.get("kernel", ())))
     names = [name for name in present if name in kernels or name.partition(".")[0] in kernels]
     if value == BANDWIDTH:
         names = [name for name in names if name not in _NO_BANDWIDTH]
-    if not names:
-        if measure:
-            raise InputError(f"there is no record of {', '.join(kernels)}: `{measure}` measures it")
-        nothing, notes = validated(None, [], needed)
-        types = {name: float for name in nothing if name in (BANDWIDTH, *_NUMBERS)}
-        nothing = nothing.astype({"platform": str, "kernel": str, "disturbed": bool, **types})
-        return typed(nothing, numbers, texts).assign(machine=nothing["platform"]), notes
+    if measure and not names:
+        raise InputError(f"there is no record of {', '.join(kernels)}: `{measure}` measures it")
     read = usable if value == BANDWIDTH else validated
-    frame, notes = read(frame, names, needed)
+    frame, notes = read(frame if names else None, names, needed)
     frame = typed(frame, [*numbers, *(name for name in _NUMBERS if name in frame)], texts)
     frame = frame[np.isfinite(frame[value]) & (frame[value] > 0)]
     if frame.empty and measure:
         raise InputError(
             f"no valid record of {', '.join(kernels)} has a {value}: `{measure}` measures it"
         )
-    return frame.assign(machine=[machine_label(platform) for platform in frame["platform"]]), notes
+    return frame.assign(machine=frame["platform"].map(machine_label)), notes
 
 
 def prevailing(
@@ -156,11 +151,10 @@ def prevailing(
     chosen = sizes.sort_values(["cases", "setting"]).drop_duplicates([*per], keep="last")
     wanted = frame[[*per]].merge(chosen, on=[*per], how="left")["setting"]
     kept = frame[frame["setting"].to_numpy() == wanted.to_numpy()].drop(columns="setting")
-    if len(kept) == len(frame):
-        return kept, []
     names = ", ".join(column.replace("_", " ") for column in columns)
     left = counted(len(frame) - len(kept), "record")
-    return kept, [f"{left} under another setting ({names}) left out."]
+    note = f"{left} under another setting ({names}) left out."
+    return kept, [note] * (len(kept) < len(frame))
 
 
 def by_build(frame: DataFrame, column: str, separator: str = ", ") -> DataFrame:

@@ -86,11 +86,12 @@ def speed_up(rows: DataFrame, value: str, kinds: Sequence[str], column: str) -> 
             else " (more than the threads, but not measured in turns)"
         )
 
-    parts = []
-    for kind in kinds:
-        mine = {row["threads"]: row for row in rows[rows["kind"] == kind].to_dict("records")}
-        if few in mine and many in mine:
-            parts.append(f"{marked_ratio(mine[many], mine[few], value, text)} in {kind}")
+    found = {(row["kind"], row["threads"]): row for row in rows.to_dict("records")}
+    parts = [
+        f"{marked_ratio(found[kind, many], found[kind, few], value, text)} in {kind}"
+        for kind in kinds
+        if {(kind, few), (kind, many)} <= found.keys()
+    ]
     if not parts:
         return []
     return [

@@ -7,7 +7,7 @@ import inspect
 import os
 import re
 import tempfile
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
 from io import BytesIO
@@ -23,7 +23,6 @@ from memkern.plots.registry import Origin, figures, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -272,7 +271,7 @@ def figure(
         added = (common.parameters[name] for name in ("ax", "platforms"))
         parameters = [*own.parameters.values(), *added]
         vars(draw)["__signature__"] = own.replace(parameters=parameters)
-        return register(figures, name, of)(draw)
+        return register(figures, name, draw, of)
 
     return enter
 
@@ -293,9 +292,7 @@ def _figure_class() -> type[Figure]:
                 super().savefig(*args, **kwargs)
 
         def _repr_png_(self) -> bytes:
-            out = BytesIO()
-            self.savefig(out, format="png", dpi=160)
-            return out.getvalue()
+            return encoded(self, ".png", 160)
 
     return StyledFigure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from memkern.formats.resultset import need_rows
+from memkern.formats.resultset import need_rows, table_of
 from memkern.plots.drawing import MOST_LINES, Dot, dots, finish, marked_look, panels, row_in, spaced
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import (
@@ -62,8 +62,6 @@ def traffic_B(frame: DataFrame, level: str, *, counted: bool) -> Series:
 )
 def traffic_table(records: Records = None) -> DataFrame:
     """Traffic of each level by counters and by the model, with the ratio."""
-    from pandas import DataFrame
-
     frame = frame_of(records)
     frame = frame.assign(memory_line_B=lines_B(frame))
     rows = [
@@ -73,8 +71,8 @@ def traffic_table(records: Records = None) -> DataFrame:
         if counts["event"] in _NAMES and counts.get("count") is not None
     ]
     why = first_note(frame, "counters_note") or "measure with --counters auto"
-    need_rows(rows, f"no record has counts of the traffic of a level: {why}")
-    return DataFrame(rows).astype({"ratio": float, "checked": float})
+    table = table_of(rows, f"no record has counts of the traffic of a level: {why}")
+    return table.astype({"ratio": float, "checked": float})
 
 
 def _counts(record: dict[Any, Any]) -> list[dict[str, Any]]:
@@ -128,13 +126,12 @@ def counted_traffic(records: Records = None) -> Figure:
     """Traffic of each level by counters over that by the model."""
     table = traffic_table(records)
     drawn = table[table["ratio"] > 0]
-    notes = []
     need_rows(
         drawn, "no counted level has traffic by the model: measure arrays that exceed the caches"
     )
     left = int((~(table["ratio"] > 0)).sum())
-    if left:
-        notes.append(f"{counted(left, 'count')} of levels without traffic by the model left out.")
+    without = f"{counted(left, 'count')} of levels without traffic by the model left out."
+    notes = [without] * bool(left)
     platforms = list(drawn["platform"].unique())
     quantities = [name for name in _NAMES if name in set(drawn["quantity"])][:MOST_LINES]
     tallest = max(rows["case"].nunique() for _, rows in drawn.groupby("platform"))

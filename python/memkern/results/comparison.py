@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from memkern import statistics
 from memkern.errors import InputError
 from memkern.formats import ResultSet, load
 from memkern.machine.environment import differences
@@ -28,6 +26,7 @@ from memkern.results.verdicts import (
     welch,
 )
 from memkern.spec.columns import of_kind
+from memkern.statistics import geometric_mean, median
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -291,7 +290,7 @@ def table(
         "compared": list(compared),
         "remarks": list(remarks),
         "versions": versions,
-        "speed": statistics.geometric_mean(speeds) if speeds else math.nan,
+        "speed": geometric_mean(speeds) if speeds else math.nan,
         "speeds": len(speeds),
     }
     return frame

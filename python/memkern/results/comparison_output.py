@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -109,8 +107,10 @@ def junit(frame: DataFrame) -> bytes:
     Invalid and unmeasured cases are errors; of the others, those that are slower by their gate
     are failures, and undecided ones are skipped.
     """
-    suite = ElementTree.Element("testsuite", name="memkern compare", tests=str(len(frame)))
-    counts = Counter[str]()
+    suites = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        suites, "testsuite", name="memkern compare", tests=str(len(frame))
+    )
     header, cells = _cells(frame)
     rows = zip(frame["case"], frame["verdict"], frame["gate"], strict=True)
     for row, (case, verdict, found) in enumerate(rows):
@@ -118,15 +118,13 @@ def junit(frame: DataFrame) -> bytes:
         test = ElementTree.SubElement(suite, "testcase", classname=kernel, name=case)
         details = ", ".join(f"{name} {cell}" for name, cell in zip(header, cells[row], strict=True))
         outcome = "error" if verdict in _ERRORS else _OUTCOMES[found]
-        counts[outcome] += 1
         if outcome:
             ElementTree.SubElement(test, outcome, message=verdict).text = details
         else:
             ElementTree.SubElement(test, "system-out").text = details
+    counts = Counter(outcome.tag for test in suite for outcome in test)
     names = {"failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.attrib |= {name: str(counts[outcome]) for name, outcome in names.items()}
-    suites = ElementTree.Element("testsuites")
-    suites.append(suite)
     ElementTree.indent(suites)
     return bytes(ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
 
@@ -157,18 +155,13 @@ def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
             raise InputError(
                 f"{target} is not a history of comparisons: its first line is {first!r}"
             )
-    time = now()
     a_version, b_version = frame.attrs["versions"]
-    stream = io.StringIO()
-    lines = csv.writer(stream, lineterminator="\n")
-    if not has_header:
-        lines.writerow(HISTORY)
-    for values in frame[frame["ratio"].notna()][list(HISTORY[4:])].itertuples(index=False):
-        cells = [time, label, a_version, b_version, *values]
-        texts = (escape_formula(cell) if isinstance(cell, str) else cell for cell in cells)
-        lines.writerow(["" if cell != cell else cell for cell in texts])
+    of_all = {"time": now(), "label": label, "a_version": a_version, "b_version": b_version}
+    lines = frame[frame["ratio"].notna()].assign(**of_all)[[*HISTORY]]
+    for name in lines.select_dtypes(exclude="number"):
+        lines[name] = lines[name].map(escape_formula)
     with writing(target), open(target, "a", encoding="utf-8", newline="") as file:
-        file.write(stream.getvalue())
+        file.write(lines.to_csv(index=False, header=not has_header, lineterminator="\n"))
         file.flush()
         os.fsync(file.fileno())
 

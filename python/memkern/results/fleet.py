@@ -19,7 +19,6 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -54,7 +53,7 @@ from memkern.results.verdicts import (
     gate,
     holm,
 )
-from memkern.statistics import MEDIAN_OVER_MEAN, RUN_LEVEL, student_quantile
+from memkern.statistics import MEDIAN_OVER_MEAN, RUN_LEVEL, median, student_quantile
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -89,9 +89,7 @@ def _states(shared: list[Mapping[Any, Any]]) -> list[str]:
         for group in groups
     ]
     told = [f"{ns:.0f} ns {share:.0%} of the time" for share, ns in sorted(parts, reverse=True)]
-    if len(told) < 2:
-        return []
-    return [f"its processors exchange a line in {' and in '.join(told[:3])}"]
+    return [f"its processors exchange a line in {' and in '.join(told[:3])}"] * (len(told) > 1)
 
 
 def _shares(shared: list[Mapping[Any, Any]]) -> list[str]:

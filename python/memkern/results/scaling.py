@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from memkern.formats.resultset import need_columns, need_rows
+from memkern.formats.resultset import need_columns, table_of
 from memkern.machine.environment import machine_label
 from memkern.results.comparison import quantity_of, time_s, work_of
 from memkern.results.slowdowns import Pair, Record, compare_turns, label_of
@@ -57,11 +57,8 @@ def efficiencies(results: Iterable[Record], *, level: float = 0.95) -> DataFrame
     InputError
         There is no such record, or `level` is out of range.
     """
-    from pandas import DataFrame
-
     rows = [row for series in _series(results) for row in _rows(series, level)]
-    need_rows(rows, "there is no valid record over ranks: `memkern scaling` measures them")
-    return DataFrame(rows)
+    return table_of(rows, "there is no valid record over ranks: `memkern scaling` measures them")
 
 
 def _series(results: Iterable[Record]) -> list[dict[int, _Turns]]:
@@ -86,16 +83,19 @@ def _rows(by_ranks: Mapping[int, _Turns], level: float) -> list[dict[str, Any]]:
         for ranks, turns in by_ranks.items()
     }
     few = min(by_ranks, key=lambda ranks: (oversubscribed[ranks], ranks))
-    rows = []
-    for ranks, turns in by_ranks.items():
-        pairs: list[Pair] = [
+    pairs: dict[int, list[Pair]] = {
+        ranks: [
             pair
             for turn, records in turns.items()
             for pair in zip(by_ranks[few].get(turn, ()), records, strict=False)
         ]
-        if pairs:
-            rows.append(_row(pairs, ranks / few, level) | {"oversubscribed": oversubscribed[ranks]})
-    return rows
+        for ranks, turns in by_ranks.items()
+    }
+    return [
+        _row(mine, ranks / few, level) | {"oversubscribed": oversubscribed[ranks]}
+        for ranks, mine in pairs.items()
+        if mine
+    ]
 
 
 def _row(pairs: list[Pair], ideal: float, level: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memkern.formats.resultset import need_columns, need_rows
+from memkern.formats.resultset import need_columns, table_of
 from memkern.results.comparison import is_disturbed, quantity_of, time_s, work_of
 from memkern.statistics import ASYMMETRIC, ratio_interval
 
@@ -120,15 +120,12 @@ def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
     InputError
         No case was measured alone and with a neighbour in one turn, or `level` is out of range.
     """
-    from pandas import DataFrame
-
     rows = [_row(pairs, level) for pairs in _pairs(results)]
-    need_rows(
+    return table_of(
         rows,
         "there is no case that was measured alone and beside a neighbour in the same turn: "
         "measure with `memkern corun`",
     )
-    return DataFrame(rows)
 
 
 def _pairs(results: Iterable[Record]) -> list[list[Pair]]:

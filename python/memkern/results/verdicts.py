@@ -192,12 +192,10 @@ def moderated(estimates: Sequence[Estimate]) -> list[Estimate]:
     list of Estimate
         With moderated errors and more degrees of freedom.
     """
-    if len(estimates) < _LEAST_CASES:
-        return list(estimates)
     counts = np.array([estimate.count for estimate in estimates])
     variances = counts * np.array([estimate.error for estimate in estimates]) ** 2
     freedoms = np.array([estimate.freedom for estimate in estimates])
-    common = moderate(variances, freedoms)
+    common = moderate(variances, freedoms) if len(estimates) >= _LEAST_CASES else None
     if common is None:
         return list(estimates)
     prior = min(common.freedom, _MOST_FREEDOM)

@@ -450,13 +450,16 @@ class Array:
         # The folder is listed first, because a network file system may cache that a file was
         # missing.
         ended = set(self.folder.glob("*.json"))
-        found = {}
-        for part in self._parts:
-            if (path := self._outcome(part)) in ended:
-                outcome = json.loads(path.read_text())
-                if outcome["request"] == self._request:
-                    found[part] = outcome["error"]
-        return found
+        outcomes = {
+            part: json.loads(self._outcome(part).read_text())
+            for part in self._parts
+            if self._outcome(part) in ended
+        }
+        return {
+            part: outcome["error"]
+            for part, outcome in outcomes.items()
+            if outcome["request"] == self._request
+        }
 
     def _missing(self) -> list[Part]:
         """Return the parts whose task has not succeeded."""

@@ -45,7 +45,6 @@ from memkern.progress import bar as progress_bar
 from memkern.results.slowdowns import label_of
 from memkern.spec import registry
 from memkern.spec.case import Case
-from memkern.spec.registry import definition_of
 from memkern.studies.workers import WorkerProcess
 
 Sides: TypeAlias = tuple[Sequence[int], Sequence[int]]
@@ -320,7 +319,7 @@ def corun(  # noqa: PLR0913
 
 
 def _label(case: Case) -> str:
-    return label_of(case.spec.kernel, definition_of(case.spec), case.labels.get("name"))
+    return label_of(case.spec.kernel, registry.definition_of(case.spec), case.labels.get("name"))
 
 
 def _on_side(cases: Sequence[Case], units: Sequence[int], turns: int) -> list[Case]:

@@ -343,20 +343,18 @@ def _measure(
 
     Return whether it was interrupted.
     """
-    watch_s = small.cut(plan.watch_s, 0.05)
-    each_s, longest_s = watch_s / plan.rounds, 0.0
+    each_s = small.cut(plan.watch_s, 0.05) / plan.rounds
 
     def place(number_and_kernel: tuple[int, str]) -> bool:
-        nonlocal longest_s
         number, kernel = number_and_kernel
         # One placement of every case is more important than a long observation of the cores.
         left_to_watch_s = each_s * (plan.rounds - number) if number else _LEAST_WATCH * each_s
         run = runs[kernel]
+        firsts_s = [one.placements[0].wall_s for one in runs.values() if one.placements]
         with _refusal(refused, kernel):
             # One additional part is for filling and checks, which the deadline does not limit.
             parts = 1 if run.placements else len(runs) - list(runs).index(kernel) + 1
-            _place(run, end - left_to_watch_s, longest_s, parts)
-        longest_s = max([longest_s, *(placed.wall_s for placed in run.placements[:1])])
+            _place(run, end - left_to_watch_s, max(firsts_s, default=0.0), parts)
         tell()
         return run.interrupted
 
@@ -385,10 +383,9 @@ def _place(run: CaseRun, deadline: float, first_s: float, parts: int) -> None:
         last = len(run.placements) == run.case.placements - 1
         needed_s = run.placements[0].wall_s if last else run.placements[-1].again_s
     now = time.perf_counter()
-    if deadline - now <= needed_s:
-        return
-    run.deadline = now + (deadline - now) / parts
-    run.place()
+    if deadline - now > needed_s:
+        run.deadline = now + (deadline - now) / parts
+        run.place()
 
 
 class _System:

@@ -89,8 +89,12 @@ def _processor_time(watch: CoreWatch) -> Finding:
     known = ~np.isnan(cpu_share)
     total_s = float(seconds[known].sum())
     if not total_s:
-        text = "the system does not report how long threads wait"
-        return Finding(subject, UNKNOWN, text, health.SHOW_FILES)
+        return Finding(
+            subject,
+            UNKNOWN,
+            "the system does not report how long threads wait",
+            health.SHOW_FILES,
+        )
     away = 1 - float(seconds[known] @ cpu_share[known]) / total_s
     waited_s = float(np.nansum(np.where(np.isnan(waited), 1 - cpu_share, waited) * seconds))
     state = graded(away, _AWAY, WAITED_SHARE if waited_s > away * total_s / 2 else 1.0)
@@ -125,8 +129,9 @@ def _core_share(share: _Floats, watched_s: float) -> Finding:
 def _clock(GHz: _Floats, virtual: bool) -> Finding:
     GHz = GHz[GHz > 0]
     if not len(GHz):
-        text = "it can't be measured on this processor"
-        return Finding("clock", UNKNOWN, text, "compare times, not cycles")
+        return Finding(
+            "clock", UNKNOWN, "it can't be measured on this processor", "compare times, not cycles"
+        )
     low, middle, high = (float(x) for x in np.quantile(GHz, (0.05, 0.5, 0.95)))
     state = graded((high - low) / middle, *_CLOCK)
     text = f"{middle:.2f} GHz, nine of ten probes between {low:.2f} and {high:.2f} GHz"
@@ -145,8 +150,12 @@ def _clock(GHz: _Floats, virtual: bool) -> Finding:
 def _exchange(watch: CoreWatch) -> Finding:
     subject = "exchanges"
     if not len(watch.states):
-        text = "there are no two processing units that could exchange lines"
-        return Finding(subject, UNKNOWN, text, "let this process use at least two units (taskset)")
+        return Finding(
+            subject,
+            UNKNOWN,
+            "there are no two processing units that could exchange lines",
+            "let this process use at least two units (taskset)",
+        )
     told = [
         f"{state.exchange_s * 1e9:.0f} ns {state.share:.0%} of the time" for state in watch.states
     ]
@@ -228,8 +237,9 @@ def steal_time(share: float) -> Finding:
     """Return the finding on the share of the time that a hypervisor gave to others."""
     state = graded(share, _STEAL, math.inf)
     if state == UNKNOWN:
-        text = "the system does not report the stolen time"
-        return Finding("steal time", UNKNOWN, text, health.SHOW_FILES)
+        return Finding(
+            "steal time", UNKNOWN, "the system does not report the stolen time", health.SHOW_FILES
+        )
     text = f"the hypervisor gave {max(share, 0.0):.1%} of the processors' time to others"
     advice = "move to a host without neighbours, or to a virtual machine with dedicated processors"
     return Finding("steal time", state, text, "" if state == GOOD else advice)
@@ -324,28 +334,28 @@ def share_of_peak(
     memory : Population, optional
         The memory's modules.
     """
-    subject = _PEAK
     both = [record for record in records if record["kernel"] in (LOAD, TRIAD)]
     shown = [record for record in both if not record["disturbed"]] or both
     rates = [record["bytes_model_B"] / record["time_median_s"] / 1e9 for record in shown]
     peak = peak_of_processors({**machine, "memory": smbios.columns(memory)})
     if not rates or math.isnan(peak):
-        text = "the theoretical peak of the memory is unknown"
-        return Finding(subject, UNKNOWN, text, health.ASK_HOST)
+        return Finding(
+            _PEAK, UNKNOWN, "the theoretical peak of the memory is unknown", health.ASK_HOST
+        )
     share = max(rates) / peak
     text = (
         f"{max(rates):.1f} GB/s are {share:.0%} of the theoretical peak of {peak:.1f} GB/s by the "
         "channels and rate of the modules"
     )
     if shown[0]["disturbed"]:
-        return Finding(subject, UNKNOWN, f"{text}, but their samples were disturbed", _AGAIN)
+        return Finding(_PEAK, UNKNOWN, f"{text}, but their samples were disturbed", _AGAIN)
     if share > 1:
         text += ": the channels are miscounted, or caches hold data"
-        return Finding(subject, UNKNOWN, text, "compare with the specification of the board")
+        return Finding(_PEAK, UNKNOWN, text, "compare with the specification of the board")
     if share >= _LEAST_OF_PEAK:
-        return Finding(subject, GOOD, text)
+        return Finding(_PEAK, GOOD, text)
     return Finding(
-        subject,
+        _PEAK,
         NOTE,
         text,
         "check whether modules are in all channels (board's manual, dmidecode -t 17), whether all "
@@ -364,11 +374,13 @@ def cache_sizes(machine: Mapping[str, Any]) -> Finding:
     subject = "cache sizes"
     found = [cache for cache in data_caches(machine) if cache["source"] == "measured"]
     if not found:
-        text = (
+        return Finding(
+            subject,
+            UNKNOWN,
             "the times of loads do not show where memory begins, so that sizes of data follow the "
-            "caches that the system reports"
+            "caches that the system reports",
+            "measure them with memkern latency structure",
         )
-        return Finding(subject, UNKNOWN, text, "measure them with memkern latency structure")
     # Hybrid processors have two kinds of caches of a level; only one size is measured.
     confirmed = {cache["level"] for cache in found if cache["size_B"] == cache["system_B"]}
     wrong = [cache for cache in found if cache["level"] not in confirmed]
@@ -411,8 +423,9 @@ def against(earlier: ResultSet, results: ResultSet) -> Finding:
     from memkern.results.fleet import INSIDE, NODE, fleet
 
     if not {record["kernel"] for record in results} & {r.get("kernel") for r in earlier}:
-        text = "no case of the earlier records was measured in time"
-        return Finding(BASELINE, UNKNOWN, text, _AGAIN)
+        return Finding(
+            BASELINE, UNKNOWN, "no case of the earlier records was measured in time", _AGAIN
+        )
     if any(record.get(NODE) for record in earlier):
         here = [{**record, NODE: "this node"} for record in results]
         frame = fleet(ResultSet(here, results.samples, results.environments), earlier)

@@ -140,8 +140,9 @@ def compare_runs(  # noqa: C901, PLR0913
         with ExitStack() as stack:
             started: dict[int, Worker] = {}
             for k in rng.sample((0, 1), 2):
-                started[k] = Worker(_SIDES[k], pythons[k], sweep, changes[k])
-                stack.callback(started[k].close)
+                started[k] = stack.enter_context(
+                    closing(Worker(_SIDES[k], pythons[k], sweep, changes[k]))
+                )
             # Both start at the same time; wait until they are ready.
             for worker in started.values():
                 _ = worker.about

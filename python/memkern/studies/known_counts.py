@@ -215,15 +215,12 @@ def check(text: str = "") -> list[Known]:
     names = _named(text) if text else _every()
     found = [*_of_system(names), *_of_processor(names)]
     if not small.wanted():
-        ratios: dict[str, float] = {}
-        for known in found:
-            # Of several kinds of work, the one with the largest error of the count counts.
-            if _off(known.ratio) >= _off(ratios.get(known.event, 1.0)):
-                ratios[known.event] = known.ratio
-        this_host().keep_counters(ratios)
+        # Of several kinds of work, the last one, with the largest error of the count, counts.
+        counted = sorted((one for one in found if one.ratio == one.ratio), key=_error)
+        this_host().keep_counters({one.event: one.ratio for one in counted})
     return found
 
 
-def _off(ratio: float) -> float:
-    """Return the deviation of a ratio from 1; NaN if unknown."""
-    return math.inf if ratio <= 0 else abs(math.log(ratio))
+def _error(known: Known) -> float:
+    """Return the deviation of a known ratio from 1."""
+    return math.inf if known.ratio <= 0 else abs(math.log(known.ratio))

@@ -370,6 +370,11 @@ def _costs(cores: int) -> dict[_Key, Case]:
 _Done = Mapping[_Key, Measurement]
 
 
+def _records_of(done: _Done, what: str) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the records of the cases of a purpose, by the values that distinguish them."""
+    return {key.values: m.record for key, m in done.items() if key.what == what}
+
+
 def _machine(
     environment: dict[str, Any],
     levels: Sequence[CacheLevel],
@@ -415,6 +420,11 @@ def time_of(record: Mapping[str, Any], factor: float = 1.0) -> Quantity:
     return Quantity(*(float(record[name]) for name in names)).scaled(factor)
 
 
+def _per_access(record: Mapping[str, Any], column: str) -> Quantity:
+    """Return the shortest time of an access in the unit of a column of its median, as `time_of`."""
+    return time_of(record, record[column] / record["time_median_s"])
+
+
 def _rate(amount: float, time: Quantity) -> Quantity:
     """Return an amount over a time."""
     high = amount / time.low if time.low > 0 else math.nan
@@ -436,21 +446,19 @@ def _difference(time: Quantity, other: Quantity) -> Quantity:
 
 def _bandwidth_rows(done: _Done) -> list[Bandwidth]:
     rows = []
-    for key, measured in done.items():
-        if key.what != "bandwidth":
-            continue
-        record = measured.record
+    parts = _records_of(done, "part")
+    for values, record in _records_of(done, "bandwidth").items():
         amount, time = record["bytes_B"], time_of(record)
         disturbed = bool(record["disturbed"])
-        if (part := done.get(_Key("part", key.values))) is not None:
+        if (part := parts.get(values)) is not None:
             # In L1 the start and end of an invocation take as long as many bytes.
-            amount -= part.record["bytes_B"]
-            time = _difference(time, time_of(part.record))
-            disturbed = disturbed or bool(part.record["disturbed"])
+            amount -= part["bytes_B"]
+            time = _difference(time, time_of(part))
+            disturbed = disturbed or bool(part["disturbed"])
         if time.value > 0:
             rate = _rate(amount / 1e9, time)
             per_cycle = rate.scaled(1 / record["clock_GHz"])
-            level, operation, stores, cores = key.values
+            level, operation, stores, cores = values
             rows.append(Bandwidth(level, operation, stores, cores, per_cycle, rate, disturbed))
     return rows
 
@@ -472,15 +480,15 @@ def saturating_cores(rates: Mapping[int, float]) -> int | None:
 
 def _level(level: CacheLevel, done: _Done, bandwidths: Sequence[Bandwidth]) -> Level:
     chases = {
-        key.values[1]: m.record
-        for key, m in done.items()
-        if key.what == "latency" and key.values[0] == level.name
+        chains: record
+        for (name, chains), record in _records_of(done, "latency").items()
+        if name == level.name
     }
     latency, in_flight = Quantity(), Quantity()
     if 1 in chases:
-        latency = time_of(chases[1], chases[1]["ns_per_access"] / chases[1]["time_median_s"])
+        latency = _per_access(chases[1], "ns_per_access")
         fastest = min(chases.values(), key=lambda record: float(record["ns_per_access"]))
-        each = time_of(fastest, fastest["ns_per_access"] / fastest["time_median_s"])
+        each = _per_access(fastest, "ns_per_access")
         in_flight = Quantity(
             latency.value / each.value, latency.low / each.high, latency.high / each.low
         )
@@ -499,21 +507,18 @@ def _tlbs(done: _Done) -> list[Tlb]:
 
     Shortest times count, since any other activity during a chase takes entries of the TLBs.
     """
-
-    def shortest_ns(record: Mapping[str, Any]) -> float:
-        return float(record["ns_per_access"] * record["time_min_s"] / record["time_median_s"])
-
-    chases = {
-        key.values: m.record
-        for key, m in done.items()
-        if key.what == "pages" and not m.record["disturbed"]
+    quiet = {
+        values: record
+        for values, record in _records_of(done, "pages").items()
+        if not record["disturbed"]
     }
+    shortest_ns = {key: _per_access(one, "ns_per_access").value for key, one in quiet.items()}
     costs_ns = {
-        lines * mmap.PAGESIZE: shortest_ns(record) - shortest_ns(chases["random", lines])
-        for (order, lines), record in chases.items()
-        if order == "one-per-page" and ("random", lines) in chases
+        lines * mmap.PAGESIZE: each_ns - shortest_ns["random", lines]
+        for (order, lines), each_ns in shortest_ns.items()
+        if order == "one-per-page" and ("random", lines) in shortest_ns
     }
-    GHz = clock(record["clock_GHz"] for record in chases.values()).value
+    GHz = clock(record["clock_GHz"] for record in quiet.values()).value
     if not GHz > 0:
         return []
     sizes_B = sorted(costs_ns)
@@ -549,24 +554,21 @@ def _cost_rows(done: _Done) -> list[Cost]:
 
 def _instruction_rows(done: _Done, bits: Mapping[_Key, int]) -> list[Instruction]:
     found: dict[tuple[str, int], dict[str, Quantity]] = {}
-    for key, measured in done.items():
-        if key.what != "instruction":
-            continue
-        record = measured.record
+    for values, record in _records_of(done, "instruction").items():
         name, quantity = record["instruction"], record["quantity"]
         if stride := record.get("index_stride"):
             name += ", random" if stride == "random" else f", stride {stride}"
-        width = record.get("vector_bits") or bits[key]
+        width = record.get("vector_bits") or bits[_Key("instruction", values)]
         width = SCALAR_BITS if record["variant"] == "scalar" else width
-        each = time_of(record, record["cycles_per_access"] / record["time_median_s"])
-        found.setdefault((name, width), {})[quantity] = each
+        time = _per_access(record, "cycles_per_access")
+        found.setdefault((name, width), {})[quantity] = time
     return [
         Instruction(
             name,
             width,
-            values.get("throughput", Quantity()),
-            values.get("latency", Quantity()),
+            each.get("throughput", Quantity()),
+            each.get("latency", Quantity()),
             "latency: store and load of the same address" if name == "store" else "",
         )
-        for (name, width), values in sorted(found.items())
+        for (name, width), each in sorted(found.items())
     ]

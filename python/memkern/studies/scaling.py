@@ -29,7 +29,6 @@ from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.columns import in_order
 from memkern.spec.options import Knobs, Stop, declared
-from memkern.spec.registry import definition_of
 from memkern.studies.launching import Launcher, find_launcher, run
 
 # Default cases: the three triads and the two sizes of Beebe et al. 2022.
@@ -218,7 +217,9 @@ def _checked(cases: Sequence[Case], mode: str) -> Sequence[Case]:
         raise InputError("scaling needs at least one case")
     seen: dict[str, str] = {}
     for case in cases:
-        label = label_of(case.spec.kernel, definition_of(case.spec), case.labels.get("name"))
+        label = label_of(
+            case.spec.kernel, registry.definition_of(case.spec), case.labels.get("name")
+        )
         if label in seen.values():
             raise InputError(f"two cases are called {label}: give one of them another name")
         if case.identity() in seen:
@@ -277,12 +278,14 @@ def _sweep_file(requests: Sequence[Mapping[str, Any]]) -> str:
     """Return a sweep file with one case for each request."""
     lines = []
     for request in requests:
-        lines.append("[[case]]")
-        for name, value in request.items():
-            # A list would declare several cases.
-            one = [list(value)] if isinstance(value, (list, tuple)) else value
-            # TOML and JSON have the same form of these values.
-            lines.append(f"{name} = {json.dumps(one, ensure_ascii=False)}")
+        # A list would declare several cases.
+        values = {
+            name: [list(value)] if isinstance(value, (list, tuple)) else value
+            for name, value in request.items()
+        }
+        # TOML and JSON have the same form of these values.
+        texts = (f"{name} = {json.dumps(v, ensure_ascii=False)}" for name, v in values.items())
+        lines += ["[[case]]", *texts]
     return "\n".join(lines) + "\n"
 
 

@@ -147,11 +147,10 @@ def search(
     found = _Search(build, chosen, trials, budget_s, extra or (lambda _: {}))
 
     def step(name_and_choices: tuple[str, Sequence[Choice]]) -> None:
-        if time.perf_counter() > found.end_s:
-            return
-        found.step(*name_and_choices)
-        if progress is not None:
-            progress(1 - max(found.end_s - time.perf_counter(), 0.0) / budget_s)
+        if time.perf_counter() <= found.end_s:
+            found.step(*name_and_choices)
+            if progress is not None:
+                progress(1 - max(found.end_s - time.perf_counter(), 0.0) / budget_s)
 
     interrupted = in_rounds(
         step,

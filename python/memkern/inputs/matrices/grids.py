@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from memkern.checks import integer, number
 from memkern.errors import InputError
+from memkern.inputs.indices import seeded
 from memkern.inputs.matrices.assembly import (
     CSR,
     Block,
@@ -218,12 +219,11 @@ def anderson(
     """
     rings = (bool(periodic),) * 3
     nx, ny, nz = shape = _check_shape([nx, ny, nz], rings)
-    disorder, seed = number(disorder, "disorder", 0), integer(seed, "seed")
+    disorder, generator = number(disorder, "disorder", 0), seeded(seed)
     rows = nx * ny * nz
     nonzeros = 7 * rows - (0 if periodic else 2 * (nx * ny + ny * nz + nz * nx))
 
     def parts() -> Iterator[Block]:
-        generator = np.random.default_rng(seed)
         for sites in blocks(rows, len(_STAR)):
             columns, present = _neighbours(sites, shape, np.array(_STAR), rings)
             values = np.full(present.shape, -1.0)
@@ -285,7 +285,7 @@ def graphene(nx: int, ny: int, neighbours: int = 3, disorder: float = 1.0, seed:
     """
     nx, ny = _check_shape([nx, ny])
     neighbours = integer(neighbours, "neighbours", 1, 3)
-    disorder, seed = number(disorder, "disorder", 0), integer(seed, "seed")
+    disorder, generator = number(disorder, "disorder", 0), seeded(seed)
     rows = nx * ny
     rungs, below, beyond = -(-nx * (ny - 1) // 2), nx * (ny - 1), max(nx - 2, 0)
     nonzeros = rows + 2 * (nx - 1) * ny + 2 * rungs
@@ -300,7 +300,6 @@ def graphene(nx: int, ny: int, neighbours: int = 3, disorder: float = 1.0, seed:
     steps = np.where(np.arange(3) < 2, table, 0)
 
     def parts() -> Iterator[Block]:
-        generator = np.random.default_rng(seed)
         for sites in blocks(rows, len(even)):
             parity = (sites // nx + sites % nx) % 2
             columns, present = _neighbours(sites, (nx, ny, 1), steps[parity])
@@ -355,7 +354,7 @@ def topological_insulator(nx: int, ny: int, nz: int, disorder: float = 0.0, seed
     """
     rings = (True, True, False)
     nx, ny, nz = shape = _check_shape([nx, ny, nz], rings)
-    disorder, seed = number(disorder, "disorder", 0), integer(seed, "seed")
+    disorder, generator = number(disorder, "disorder", 0), seeded(seed)
     rows = 4 * nx * ny * nz
     nonzeros = 13 * rows - 16 * nx * ny
     # The step of each entry of a row, and its orbital by the orbital of the row.
@@ -366,7 +365,6 @@ def topological_insulator(nx: int, ny: int, nz: int, disorder: float = 0.0, seed
     orbitals = np.concatenate([own, _PARTNERS[axes]]).T
 
     def parts() -> Iterator[Block]:
-        generator = np.random.default_rng(seed)
         for sites in blocks(rows // 4, 4 * len(steps)):
             reached, present = _neighbours(sites, shape, steps, rings)
             columns = (4 * reached[:, None, :] + orbitals).reshape(-1, len(steps))

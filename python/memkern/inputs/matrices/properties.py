@@ -8,7 +8,7 @@ import numpy as np
 
 from memkern.checks import shown
 from memkern.errors import InputError
-from memkern.inputs.matrices.assembly import CSR, Integers, wrap
+from memkern.inputs.matrices.assembly import CSR, Integers
 from memkern.inputs.matrices.reading import from_sparse
 
 
@@ -120,12 +120,6 @@ def reorder(matrix: CSR, order: str = "rcm") -> tuple[CSR, Integers]:
     graph = _pattern(matrix)
     found = reverse_cuthill_mckee(graph + graph.T.tocsr(), symmetric_mode=True)
     permutation = found.astype(np.int64)
-    renumbered = np.empty(rows, dtype=matrix.indices.dtype)
-    renumbered[permutation] = np.arange(rows)
-    by_row = matrix[permutation]
-    starts = by_row.indptr.astype(renumbered.dtype, copy=False)
-    permuted = wrap(rows, rows, starts, renumbered[by_row.indices], by_row.data)
-    permuted.has_sorted_indices = False
+    permuted: CSR = matrix[permutation][:, permutation]
     permuted.sort_indices()
-    permuted.has_canonical_format = True
     return permuted, permutation

@@ -172,9 +172,7 @@ def _text(source: Path, file: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
                 return
             with tarfile.open(fileobj=content, mode="r:") as archive:
                 member = _matrix_within(source, archive)
-                opened = archive.extractfile(member)
-                assert opened is not None
-                yield cast(BinaryIO, opened), member.size
+                yield cast(BinaryIO, archive.extractfile(member)), member.size
     except (
         *(OSError, EOFError, zlib.error, tarfile.TarError),
         getattr(module, "LZMAError", OSError),

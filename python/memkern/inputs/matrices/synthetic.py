@@ -13,6 +13,7 @@ import numpy as np
 
 from memkern.checks import integer, number
 from memkern.errors import InputError
+from memkern.inputs.indices import seeded
 from memkern.inputs.matrices.assembly import (
     CSR,
     Block,
@@ -130,10 +131,9 @@ def banded_random(rows: int, bandwidth: int, nonzeros_per_row: int, seed: int = 
     rows = integer(rows, "rows", 1)
     reach = integer(bandwidth, "bandwidth", 0, rows - 1)
     per_row = integer(nonzeros_per_row, "nonzeros_per_row", 1, 2 * reach + 1)
-    seed = integer(seed, "seed")
+    generator = seeded(seed)
 
     def parts() -> Iterator[Block]:
-        generator = np.random.default_rng(seed)
         for row in blocks(rows, 2 * per_row):
             low, high = np.maximum(row - reach, 0), np.minimum(row + reach, rows - 1)
             draws = generator.random((len(row), 2 * per_row - 1))
@@ -198,8 +198,7 @@ def rmat(
     quarters = (number(a, "a", 0), number(b, "b", 0), number(c, "c", 0))
     if math.fsum(quarters) > 1:
         raise InputError(f"a, b and c must add up to at most 1, not {math.fsum(quarters):g}")
-    seed = integer(seed, "seed")
-    generator = np.random.default_rng(seed)
+    generator = seeded(seed)
 
     def parts(prefix: int, depth: int, count: int) -> Iterator[Block]:
         # The rows whose first `depth` bits are `prefix`, bisected as long as they have many edges.
@@ -284,11 +283,11 @@ def kkt(
     check_size(points, points, points)
     m = integer(constraints, "constraints", 1, points)
     per_row = integer(nonzeros_per_constraint, "nonzeros_per_constraint", 1, points)
-    delta, seed = number(delta, "delta", 0), integer(seed, "seed")
+    delta, generator = number(delta, "delta", 0), seeded(seed)
     rows, nonzeros = points + m, 7 * points - 6 * n**2 + 2 * m * per_row + (m if delta else 0)
 
     def parts() -> Iterator[Block]:
-        below = _constraints(seed, m, per_row, points)
+        below = _constraints(generator, m, per_row, points)
         yield from _beside(seven_point_blocks((n, n, n)), below.T.tocsr())
         for row in blocks(m, per_row + 1):
             columns = below.indices.reshape(-1, per_row)[row]
@@ -301,11 +300,10 @@ def kkt(
     return assemble(rows, rows, nonzeros, parts())
 
 
-def _constraints(seed: int, m: int, per_row: int, points: int) -> CSR:
+def _constraints(generator: np.random.Generator, m: int, per_row: int, points: int) -> CSR:
     """Return rows of random columns and values."""
 
     def parts() -> Iterator[Block]:
-        generator = np.random.default_rng(seed)
         for row in blocks(m, 2 * per_row):
             draws = generator.random((len(row), 2 * per_row))
             columns = distinct_columns(draws[:, per_row:], np.full_like(row, points))
