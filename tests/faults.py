@@ -705,7 +705,6 @@ FAULTS = (
     Fault("clock limits in MHz labelled as GHz", 'f"{limit / 1000:.2f} GHz" if limit',
           'f"{limit:.2f} GHz" if limit', "pytest test_energy -k meters_and_clock"),
     Fault("the gain of a lower clock upside down",
-    Fault("the gain of a lower clock upside down",
           'top["time_median_s"] / row["time_median_s"]',
           'row["time_median_s"] / top["time_median_s"]', "pytest test_energy -k lower_clock"),
     Fault("a report hides disturbed records", "disturbed > _QUIET * len(frame),",
