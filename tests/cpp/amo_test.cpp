@@ -19,13 +19,7 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::entries_of;
-using testing::Fenced;
-using testing::refusal;
-using testing::scattered;
-using testing::scattered_values;
-using testing::team_of;
+using namespace testing;
 
 bool is_amo(const std::string& kernel) { return kernel.starts_with("amo."); }
 

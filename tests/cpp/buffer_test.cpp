@@ -24,11 +24,7 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::is_refused;
-using testing::refusal;
-using testing::status_B;
-using testing::team_of;
+using namespace testing;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 

@@ -21,12 +21,7 @@
 namespace memkern {
 namespace {
 
-using testing::entries_of;
-using testing::is_refused;
-using testing::kMax;
-using testing::put;
-using testing::set;
-using testing::team_of;
+using namespace testing;
 
 constexpr std::int64_t kElements = 60;
 constexpr std::int64_t kGlobal = 20;   // global nodes

@@ -26,11 +26,7 @@
 namespace memkern {
 namespace {
 
-using testing::Declared;
-using testing::is_refused;
-using testing::permutation;
-using testing::refusal;
-using testing::team_of;
+using namespace testing;
 
 Device& device() { return cuda::device(0); }
 

@@ -33,8 +33,7 @@ inline void PrintTo(const DeviceEntry& e, std::ostream* out) {
 
 namespace {
 
-using testing::permutation;
-using testing::scattered;
+using namespace testing;
 
 constexpr double kUlps = 128.0;  // tolerance of reductions, as in their specs
 

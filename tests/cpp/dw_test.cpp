@@ -24,19 +24,7 @@
 namespace memkern {
 namespace {
 
-using testing::as;
-using testing::at;
-using testing::contains;
-using testing::entries_of;
-using testing::Fenced;
-using testing::is_refused;
-using testing::kMax;
-using testing::permutation;
-using testing::put;
-using testing::refusal;
-using testing::scattered;
-using testing::set;
-using testing::team_of;
+using namespace testing;
 
 using Complex = std::complex<double>;
 using Integers = std::vector<std::int64_t>;

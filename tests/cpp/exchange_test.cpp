@@ -18,9 +18,7 @@
 namespace memkern {
 namespace {
 
-using testing::at;
-using testing::contains;
-using testing::refusal;
+using namespace testing;
 using Integers = std::vector<std::int64_t>;
 
 // Sends element from[k] to element to[k]; messages arrive in finish().

@@ -19,10 +19,7 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::is_refused;
-using testing::permutation;
-using testing::refusal;
+using namespace testing;
 
 constexpr std::int64_t kLines = 60;
 constexpr std::int64_t kLine_B = 64;

@@ -15,12 +15,7 @@
 namespace memkern {
 namespace {
 
-using testing::entries_of;
-using testing::Fenced;
-using testing::name_of;
-using testing::scattered;
-using testing::scattered_values;
-using testing::with_types;
+using namespace testing;
 
 // Lists of the local nodes of each global node (matrix Z). Local nodes in no list are masked.
 struct Mesh {

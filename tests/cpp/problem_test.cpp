@@ -18,13 +18,7 @@
 namespace memkern {
 namespace {
 
-using testing::as;
-using testing::contains;
-using testing::Declared;
-using testing::is_refused;
-using testing::kMax;
-using testing::refusal;
-using testing::team_of;
+using namespace testing;
 
 class Tiny : public Declared {
  public:

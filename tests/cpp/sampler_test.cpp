@@ -24,10 +24,7 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::is_refused;
-using testing::refusal;
-using testing::team_of;
+using namespace testing;
 
 // Counts how often each iteration ran, and checks the order of steps.
 struct Counter {

@@ -23,12 +23,7 @@
 namespace memkern {
 namespace {
 
-using testing::at;
-using testing::contains;
-using testing::is_refused;
-using testing::kMax;
-using testing::set;
-using testing::team_of;
+using namespace testing;
 
 // Inputs of a caller, with defaults for inputs that a test does not set.
 struct Request {

@@ -29,18 +29,7 @@
 namespace memkern {
 namespace {
 
-using testing::as;
-using testing::at;
-using testing::contains;
-using testing::entries_of;
-using testing::Fenced;
-using testing::is_refused;
-using testing::kMax;
-using testing::refusal;
-using testing::scattered;
-using testing::set;
-using testing::team_of;
-using testing::with_types;
+using namespace testing;
 
 using Integers = std::vector<std::int64_t>;
 using Numbers = std::vector<double>;

@@ -15,11 +15,7 @@
 namespace memkern {
 namespace {
 
-using testing::entries_of;
-using testing::Fenced;
-using testing::name_of;
-using testing::scattered_values;
-using testing::with_types;
+using namespace testing;
 
 constexpr double kAlpha = 3.0;
 

@@ -19,9 +19,7 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::is_refused;
-using testing::refusal;
+using namespace testing;
 
 std::vector<int> units() { return Topology::instance().allowed_units(); }
 std::string first_unit() { return std::to_string(units().front()); }
