@@ -228,8 +228,7 @@ std::unique_ptr<Problem> prepare(const Case& c, const Entry& e, const Team& team
   lists["delta_gather"] = lists["delta_scatter"] = c.delta;
   Inputs inputs;
   inputs.integers = {{"count", c.count}, {"wrap", c.wrap}, {"prefetch", 0}};
-  for (const auto& [name, values] : lists)
-    inputs.indices[name] = {values.data(), std::ssize(values)};
+  inputs.indices = views_of(lists);
   return find_family("spatter")(e.kernel, e.dtype, e.index, inputs, team, placement);
 }
 
@@ -442,9 +441,13 @@ const DeviceEntry& entry_named(const std::string& kernel) {
                        [&](const DeviceEntry& e) { return e.kernel == kernel; });
 }
 
+// One launch of a kernel without arrays.
+std::vector<DeviceStep> launch_of(const std::string& kernel) {
+  return {{entry_named(kernel).launch, nullptr, {0, 1}, 32}};
+}
+
 TEST(Timers, MakeEventsAndGraphsOnce) {
-  const DeviceEntry& e = entry_named("launch.empty");
-  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  const std::vector<DeviceStep> steps = launch_of("launch.empty");
   const emulated::Counts before = emulated::counts();
   const auto by_events = device().prepare(steps, Timer::Events);
   for (int k = 0; k < 5; ++k) by_events->sample(20, nullptr);
@@ -458,9 +461,8 @@ TEST(Timers, MakeEventsAndGraphsOnce) {
 
 // Without a delay the first event would complete while the first launch is still being queued.
 TEST(Timers, StartEventsBehindADelay) {
-  const DeviceEntry& e = entry_named("launch.empty");
-  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32},
-                                      {e.launch, nullptr, {0, 1}, 32}};
+  std::vector<DeviceStep> steps = launch_of("launch.empty");
+  steps.push_back(steps.front());
   const auto sequence = device().prepare(steps, Timer::Events);
   const auto queued_by = [&](double* per_step) {
     const Recording recording;
@@ -495,8 +497,7 @@ TEST(Timers, KeepTheGraphsOfEveryCandidateDuringTrials) {
 
 TEST(Timers, LoadKernelsBeforeACapture) {
   emulated::loaded().clear();
-  const DeviceEntry& e = entry_named("launch.compute");
-  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  const std::vector<DeviceStep> steps = launch_of("launch.compute");
   EXPECT_GT(device().sample(steps, 2, Timer::Graph, nullptr), 0.0);
   const Failing failing("cudaFuncGetAttributes");
   EXPECT_TRUE(
@@ -505,8 +506,7 @@ TEST(Timers, LoadKernelsBeforeACapture) {
 
 // A failed capture is ended, so that later samples can be taken.
 TEST(Timers, SurviveFailures) {
-  const DeviceEntry& e = entry_named("launch.empty");
-  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  const std::vector<DeviceStep> steps = launch_of("launch.empty");
   const std::pair<const char*, const char*> known[] = {
       {"launch", "launching a kernel failed"},
       {"launch cudaStreamEndCapture", "launching a kernel failed"},
@@ -528,8 +528,7 @@ TEST(Timers, SurviveFailures) {
 
 // The runtime keeps the error of a call until it is read, and launches read it.
 TEST(Failures, AreNotReportedByLaterLaunches) {
-  const DeviceEntry& e = entry_named("launch.empty");
-  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  const std::vector<DeviceStep> steps = launch_of("launch.empty");
   for (const char* function : {"cudaSetDevice", "cudaFree", "cudaFreeHost", "cudaEventDestroy",
                                "cudaGraphDestroy", "cudaGraphExecDestroy"}) {
     std::byte* on_device = device().allocate(8);
@@ -686,8 +685,8 @@ TEST(Transfers, FindTheMemoryThatLimitsLeave) {
 }
 
 TEST(Launches, HaveFurtherSharedMemory) {
-  const DeviceEntry& e = entry_named("launch.empty");
-  DeviceStep step{e.launch, nullptr, {0, 1}, 32, nullptr, 49152};
+  DeviceStep step = launch_of("launch.empty").front();
+  step.shared_B = 49152;
   EXPECT_GT(device().sample({step}, 1, Timer::Host, nullptr), 0.0);
   // The limit of shared memory is an attribute of the kernel, which cases of several sizes share.
   step.shared_B = 98304;

@@ -94,9 +94,7 @@ class Case {
         indices_["IDX" + std::to_string(k + 1)] = permutation(size.elements, k);
       }
     }
-    for (const auto& [name, values] : indices_) {
-      inputs_.indices[name] = {values.data(), std::ssize(values)};
-    }
+    inputs_.indices = views_of(indices_);
   }
 
   void set(const char* name, std::int64_t value) { inputs_.integers[name] = value; }

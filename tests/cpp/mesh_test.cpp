@@ -133,10 +133,7 @@ TEST_P(OnMeshes, FollowsItsDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllEntries, OnMeshes,
-                         ::testing::ValuesIn(entries_of([](const std::string& kernel) {
-                           return kernel == "bs.bs6" || kernel == "bs.bs7" || kernel == "bs.bs8";
-                         })),
-                         name_of);
+                         ::testing::ValuesIn(entries_of({"bs.bs6", "bs.bs7", "bs.bs8"})), name_of);
 
 // An assumption of the tests above.
 TEST(Meshes, HaveRowsOfEveryLength) {

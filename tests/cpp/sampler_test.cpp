@@ -149,8 +149,7 @@ TEST_P(Ways, RunTheStepsOfASequenceInOrder) {
   std::vector<double> per_step = {0.0, 0.0};
   Sampler s = sampler(team_of(3));
   if (GetParam().repetition == Repetition::Free) {
-    const std::string message = refusal<InputError>([&] { s.sample(steps, 1, per_step); });
-    EXPECT_TRUE(contains(message, "use 'barrier'"));
+    EXPECT_TRUE(is_refused([&] { s.sample(steps, 1, per_step); }, "use 'barrier'"));
     return;
   }
   const double seconds = s.sample(steps, 5, per_step);
