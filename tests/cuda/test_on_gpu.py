@@ -19,7 +19,7 @@ from memkern.machine import gpu
 
 @pytest.mark.usefixtures("as_card")
 @ONLY_EMULATED
-def test_a_card_runs_the_tests_that_suit_it(tmp_path: Path) -> None:
+def test_a_card_runs_the_tests_that_suit_it(tmp_path):
     chosen = "clock_is_limited or (transfers_move and (between or pinned)) or doctor_judges"
     files = [f"tests/cuda/test_gpu_{name}.py" for name in ("sampling", "settings", "transfers")]
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "-k", chosen]
@@ -61,8 +61,8 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def test_the_script_for_a_card_judges_and_goes_on_without_a_failing_peer(
-    monkeypatch: pytest.MonkeyPatch, call: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    monkeypatch, call, tmp_path, capsys
+):
     bare = program(tmp_path / "bare", "print(1e-3)")
     compiler = f"import shutil, sys; shutil.copy({str(bare)!r}, sys.argv[-1])"
     program(tmp_path / "bin" / "nvcc", compiler)
@@ -100,7 +100,7 @@ def test_the_script_for_a_card_judges_and_goes_on_without_a_failing_peer(
     assert found and float(found[1]) == pytest.approx(mean, rel=1e-3)
 
 
-def test_a_single_turn_without_peers_is_judged() -> None:
+def test_a_single_turn_without_peers_is_judged():
     medians = {"driver": 2.0, "loops.load": 1.0, "stream.copy": 1.9, "stream.triad": 1.0}
     found = {
         row["target"]: row["verdict"] for row in on_gpu.verdicts([on_gpu.Turn(medians=medians)])
@@ -109,9 +109,7 @@ def test_a_single_turn_without_peers_is_judged() -> None:
     assert found["0 of 5 / peers, geometric mean"] == "not judged"
 
 
-def test_records_of_finished_turns_are_kept(
-    monkeypatch: pytest.MonkeyPatch, call: Any, tmp_path: Path
-) -> None:
+def test_records_of_finished_turns_are_kept(monkeypatch, call, tmp_path):
     monkeypatch.setattr(on_gpu, "KERNELS", ("stream.copy", "loops.load"))
     monkeypatch.setattr(on_gpu, "peers", lambda *_: {})
     monkeypatch.setattr(on_gpu, "verdicts", lambda _: 1 / 0)
@@ -120,9 +118,7 @@ def test_records_of_finished_turns_are_kept(
     assert len(mk.load(tmp_path / "records.json")) == 7 * 5
 
 
-def test_the_script_for_a_card_runs_every_kernel_once(
-    monkeypatch: pytest.MonkeyPatch, call: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_script_for_a_card_runs_every_kernel_once(monkeypatch, call, capsys):
     kernels = {entry[0] for entry in ENTRIES} - {"transfers.between"}
     chosen = one_of_each([entry for entry in ENTRIES if not entry[4]], KEYS[0])
     monkeypatch.setattr(gpu._module(), "entries", lambda: sorted(chosen))
@@ -133,7 +129,7 @@ def test_the_script_for_a_card_runs_every_kernel_once(
     assert capsys.readouterr().out.startswith("0 of ")
 
 
-def test_every_tool_of_the_sanitizer_begins_with_other_kernels_that_matter_to_it() -> None:
+def test_every_tool_of_the_sanitizer_begins_with_other_kernels_that_matter_to_it():
     entries = [entry for entry in ENTRIES if not entry[4]]
     kinds = {entry[:2] for entry in entries}
     orders = {tool: on_gpu.in_order(entries, tool, 0) for tool in on_gpu.TOOLS}
