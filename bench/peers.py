@@ -22,25 +22,26 @@ LAUNCHERS = {
     "shmem": ["oshrun", "--bind-to", "core", "--mca", "btl", "^uct"],
 }
 PR_SET_THP_DISABLE = 41
+# Each thread of OpenMP on a core.
+ON_CORES = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
-def no_huge_pages() -> None:
-    """Keep this process and its children on 4 KiB pages."""
-    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
-
-
-def printed(words: Sequence[object]) -> str:
-    """Return the output of a program that runs on 4 KiB pages, with each thread on a core."""
+def printed(
+    words: Sequence[object], variables: Mapping[str, str] = ON_CORES, huge: bool = False
+) -> str:
+    """Return the output of a program, which has transparent huge pages only if `huge`."""
     done = subprocess.run(
         [str(word) for word in words],
         capture_output=True,
         text=True,
-        check=True,
-        env={**os.environ, "OMP_PROC_BIND": "true", "OMP_PLACES": "cores"},
-        preexec_fn=no_huge_pages,
+        env={**os.environ, **variables},
+        preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 0 if huge else 1, 0, 0, 0),
     )
+    if done.returncode:
+        print(done.stdout, done.stderr, file=sys.stderr)
+    done.check_returncode()
     return done.stdout
 
 
