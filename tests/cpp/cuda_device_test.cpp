@@ -65,7 +65,7 @@ TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
         ASSERT_EQ(there.peek(there.array("written"), i), here.peek(here.array("written"), i % 37));
       }
       EXPECT_EQ(there.digest("read"), here.digest("read"));
-      std::vector<std::byte> copy(static_cast<std::size_t>(1001 * dtype_size(type)));
+      std::vector<std::byte> copy(at(1001 * dtype_size(type)));
       std::vector<std::byte> wanted(copy.size());
       there.copy_out(there.array("read"), copy.data());
       here.copy_out(here.array("read"), wanted.data());
@@ -94,13 +94,13 @@ TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
     action();
     return emulated::counts().copies - before;
   };
-  std::vector<double> got(testing::at(kSize));
+  std::vector<double> got(at(kSize));
   std::vector<double> wanted(got.size());
   p.copy_out(x, wanted.data());
   // In pseudo-random order; the array exceeds the limit of a gap, but not the limit of a copy.
   const std::vector<std::int64_t> all = permutation(kSize, 1);
   EXPECT_EQ(copies_of([&] { p.peek(x, all, got.data()); }), 1);
-  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(got[i], wanted[testing::at(all[i])]);
+  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(got[i], wanted[at(all[i])]);
   // Positions far apart, near each other, and one of them twice: its last value counts.
   const std::vector<std::int64_t> some = {kSize - 1, 3, 500'000, 3, 7, 500'001};
   const std::vector<double> values = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0};
@@ -108,7 +108,7 @@ TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
   EXPECT_EQ(copies_of([&] { p.peek(x, some, got.data()); }), 3);
   EXPECT_EQ(std::vector<double>(got.begin(), got.begin() + 6),
             (std::vector<double>{1.0, 4.0, 3.0, 4.0, 5.0, 6.0}));
-  for (std::size_t i = 0; i < some.size(); ++i) wanted[testing::at(some[i])] = got[i];
+  for (std::size_t i = 0; i < some.size(); ++i) wanted[at(some[i])] = got[i];
   got.assign(got.size(), 0.0);
   p.copy_out(x, got.data());
   EXPECT_TRUE(got == wanted);
@@ -130,11 +130,10 @@ TEST(DeviceMemory, ReceivesCheckedIndices) {
     p.commit();
     p.check_starts("starts", bound - 1);
     EXPECT_TRUE(is_refused([&] { p.check_starts("starts", bound); }, "go from 0"));
-    std::vector<std::byte> copy(static_cast<std::size_t>(bound * dtype_size(type)));
+    std::vector<std::byte> copy(at(bound * dtype_size(type)));
     device().read(copy.data(), p.indices("starts"), std::ssize(copy));
     std::int64_t last = 0;
-    std::memcpy(&last, copy.data() + copy.size() - static_cast<std::size_t>(dtype_size(type)),
-                static_cast<std::size_t>(dtype_size(type)));
+    std::memcpy(&last, copy.data() + copy.size() - at(dtype_size(type)), at(dtype_size(type)));
     EXPECT_EQ(last, bound - 1);
   }
   values.back() = -1;
@@ -150,8 +149,8 @@ TEST(DeviceMemory, HoldsListsOwnedByACase) {
   device().read(back.data(), reinterpret_cast<const std::byte*>(p.own(list)), 24);
   EXPECT_EQ(back, list);
   std::vector<std::int32_t> narrow(3);
-  const void* at = p.own_indices("list", list, DType::I32, 5);
-  device().read(narrow.data(), static_cast<const std::byte*>(at), 12);
+  const void* own = p.own_indices("list", list, DType::I32, 5);
+  device().read(narrow.data(), static_cast<const std::byte*>(own), 12);
   EXPECT_EQ(narrow, (std::vector<std::int32_t>{3, 1, 4}));
   EXPECT_TRUE(is_refused([&] { p.own_indices("list", list, DType::I32, 4); },
                          "list[2] is 4, outside 0 to 3"));
@@ -233,7 +232,7 @@ std::unique_ptr<Problem> prepare(const Case& c, const Entry& e, const Team& team
 }
 
 std::vector<std::byte> bytes_of(const Problem& p, const Array& a) {
-  std::vector<std::byte> all(static_cast<std::size_t>(a.rows * a.columns * dtype_size(a.type)));
+  std::vector<std::byte> all(at(a.rows * a.columns * dtype_size(a.type)));
   p.copy_out(a, all.data());
   return all;
 }
@@ -307,7 +306,7 @@ TEST(Spatter, SharedIndicesAreInTheMemoryOfABlock) {
 // Threads of these instances move one element each, regardless of the unrolling of an entry.
 TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
   const auto indices = [](std::int64_t length) {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(length));
+    std::vector<std::int64_t> all(at(length));
     std::iota(all.begin(), all.end(), 0);
     return all;
   };

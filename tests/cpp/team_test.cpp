@@ -37,9 +37,9 @@ std::set<int> binding() {
 
 // Processing units on which each worker of the team may run, within a Session.
 std::vector<std::set<int>> workers_bindings(const Team& team) {
-  std::vector<std::set<int>> out(static_cast<std::size_t>(team.size()));
+  std::vector<std::set<int>> out(at(team.size()));
   parallel_parts(team, team.size(), team.size(),
-                 [&](Range, int worker) { out[static_cast<std::size_t>(worker)] = binding(); });
+                 [&](Range, int worker) { out[at(worker)] = binding(); });
   return out;
 }
 
@@ -142,7 +142,7 @@ TEST(Team, ReleasesWorkers) {
 void bind(const std::set<int>& to) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  for (const int unit : to) CPU_SET(static_cast<std::size_t>(unit), &set);
+  for (const int unit : to) CPU_SET(at(unit), &set);
   ASSERT_EQ(sched_setaffinity(0, sizeof set, &set), 0);
 }
 
