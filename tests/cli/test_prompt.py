@@ -34,7 +34,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     return dict(verbs)
 
 
-def test_a_short_option_has_one_meaning():
+def test_a_short_option_has_one_meaning() -> None:
     meanings: dict[str, set[str]] = {}
     for verb, parser in parsers().items():
         for action in parser._actions if verb not in PEERS else ():
@@ -48,7 +48,7 @@ def test_a_short_option_has_one_meaning():
 
 
 @pytest.mark.parametrize("kernel", ["gather", "scatter"])
-def test_gather_and_scatter_are_verbs(kernel, capsys):
+def test_gather_and_scatter_are_verbs(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["-p", "UNIFORM:8:4", *SMALL, "--variant", "scalar"]
     (own,) = measured(capsys, kernel, *words)
     (of_spatter,) = measured(capsys, "spatter", "-k", kernel, *words)
@@ -60,7 +60,7 @@ def test_gather_and_scatter_are_verbs(kernel, capsys):
         assert code == 2 and f"unrecognized arguments: {other} 1" in err
 
 
-def test_without_a_verb_the_questions_are_printed(capsys):
+def test_without_a_verb_the_questions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys)
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -72,13 +72,13 @@ def test_without_a_verb_the_questions_are_printed(capsys):
 
 
 @pytest.mark.parametrize("command", [command for _, command in QUESTIONS])
-def test_commands_of_questions_are_taken(command):
+def test_commands_of_questions_are_taken(command: str) -> None:
     program, *words = shlex.split(command)
     assert program == "memkern"
     assert cli.build_parser(words).parse_args(words).verb == words[0]
 
 
-def test_a_kernel_is_compared_without_a_file(capsys):
+def test_a_kernel_is_compared_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     with compare._sweep_file("stream.copy", ["elements=1000", "dtype=float32"]) as path:
         (case,) = read_sweep(path, {})[0]
     assert case.integers["elements"] == 1000 and case.dtype == "float32"
@@ -98,7 +98,7 @@ def test_a_kernel_is_compared_without_a_file(capsys):
         assert problem in refused_words(capsys, "compare", "--run", *words)
 
 
-def test_sizes_of_a_kernel_are_fitted(capsys):
+def test_sizes_of_a_kernel_are_fitted(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = [10**k for k in (4, 5, 6, 7)]
     records = [
         {"kernel": "bs.bs1", "bytes_B": size, "time_min_s": 1e-6 + size / 1e10, "valid": True}
@@ -124,12 +124,12 @@ def test_sizes_of_a_kernel_are_fitted(capsys):
         (UNKNOWN, "slower than in a.db can't be told: no case was judged"),
     ],
 )
-def test_a_check_with_a_baseline_ends_with_the_answer(state, end):
+def test_a_check_with_a_baseline_ends_with_the_answer(state: str, end: str) -> None:
     found = Health("fit", (Finding(BASELINE, state, "text"),), ResultSet([], [], {}), 1.0)
     assert machine._answer(found, "a.db").endswith(end)
 
 
-def test_the_help_lists_every_verb_in_its_group(capsys):
+def test_the_help_lists_every_verb_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = output_of(capsys, "--help")
     _, *parts = out.split("\nto ")
     assert [part.partition(":")[0] for part in parts] == list(GROUPS)
@@ -144,7 +144,9 @@ def test_the_help_lists_every_verb_in_its_group(capsys):
 
 
 @pytest.mark.parametrize("name", cli._verbs())
-def test_help_ends_with_three_examples_that_are_taken(name, capsys):
+def test_help_ends_with_three_examples_that_are_taken(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     examples = cli._verbs()[name].examples
     assert len({*examples}) == 3
     out, _ = output_of(capsys, name, "--help")
@@ -161,7 +163,9 @@ def described(help: str) -> set[str]:
     return {word for line in lines for word in re.findall(r"(?<![\w-])--[\w-]+", line)}
 
 
-def test_the_usual_help_names_the_options_that_the_whole_help_describes(capsys, monkeypatch):
+def test_the_usual_help_names_the_options_that_the_whole_help_describes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     further = {
         f"--{(option.flag or name).replace('_', '-')}"
@@ -187,13 +191,13 @@ def test_the_usual_help_names_the_options_that_the_whole_help_describes(capsys, 
 
 
 @pytest.mark.parametrize("family", ["stream", "raider", "loops"])
-def test_the_help_names_the_kernels(family):
+def test_the_help_names_the_kernels(family: str) -> None:
     words = parsers()[family].format_help().split()
     names = {word.strip(",") for word in words[words.index("NAME,...") :]}
     assert {name.partition(".")[2] for name in of_family(family) if "@" not in name} <= names
 
 
-def test_every_option_has_a_text():
+def test_every_option_has_a_text() -> None:
     every = {(verb, a.dest): a.help for verb, parser in parsers().items() for a in parser._actions}
     assert [option for option, help in every.items() if not re.search("[a-z]", help or "")] == []
 
@@ -214,7 +218,7 @@ def commands_in_texts() -> dict[str, list[str]]:
     return found
 
 
-def test_commands_in_texts_exist():
+def test_commands_in_texts_exist() -> None:
     known = {verb: set(parser._option_string_actions) for verb, parser in parsers().items()}
     commands = commands_in_texts()
     assert len(commands) > 99
@@ -223,7 +227,7 @@ def test_commands_in_texts_exist():
         assert options <= known[verb], command
 
 
-def test_errors_refer_to_a_help_that_is_printed(capsys):
+def test_errors_refer_to_a_help_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     of_side = ["compare", "--run", "stream.triad", "--a=--pges 4k"]
     for words in (of_side, ["stream", "--pges"], ["dance"]):
         code, _, err = run(capsys, *words)
@@ -233,7 +237,7 @@ def test_errors_refer_to_a_help_that_is_printed(capsys):
     assert "`memkern sweep --help-all`" in " ".join(help.split())
 
 
-def test_the_help_tells_that_own_code_is_not_compared(capsys):
+def test_the_help_tells_that_own_code_is_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
     words = " ".join(run(capsys, "compare", "--help")[1].split())
     assert "gates builds and options of memkern, not other programs" in words
     assert "`memkern corun`" in words

@@ -8,6 +8,7 @@ import queue
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -87,7 +88,7 @@ def as_ranks(size: int, work: Callable[[Ranks], Any]) -> list[Any]:
     return results
 
 
-def test_one_process_agrees_with_itself():
+def test_one_process_agrees_with_itself() -> None:
     alone = Ranks()
     assert (alone.comm, alone.size, alone.per_node, alone.case_id) == ("none", 1, 1, "")
     assert alone.gate(True) and not alone.gate()
@@ -96,7 +97,7 @@ def test_one_process_agrees_with_itself():
     assert alone.largest([1.0, math.nan]).tolist()[0] == 1.0
 
 
-def test_values_are_agreed():
+def test_values_are_agreed() -> None:
     def work(ranks: Ranks) -> Any:
         own = float(ranks.number)
         return (
@@ -114,7 +115,7 @@ def test_values_are_agreed():
     assert as_ranks(3, work) == [expected] * 3
 
 
-def test_what_a_rank_does_not_know_is_unknown():
+def test_what_a_rank_does_not_know_is_unknown() -> None:
     def work(ranks: Ranks) -> Floats:
         return ranks.largest([math.nan if ranks.number else 5.0, 1.0])
 
@@ -122,7 +123,7 @@ def test_what_a_rank_does_not_know_is_unknown():
         assert math.isnan(found[0]) and found[1] == 1.0
 
 
-def test_ranks_of_a_host_divide_its_units(monkeypatch):
+def test_ranks_of_a_host_divide_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
     masks = threading.local()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", set(range(6))))
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, units: setattr(masks, "own", set(units)))
@@ -155,7 +156,9 @@ def test_ranks_of_a_host_divide_its_units(monkeypatch):
         ([{0, 1}, {1, 2}], 2, [True, True]),
     ],
 )
-def test_a_rank_with_fewer_units_than_workers_is_crowded(bindings, threads, crowded, monkeypatch):
+def test_a_rank_with_fewer_units_than_workers_is_crowded(
+    bindings: list[set[int]], threads: int, crowded: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     masks = threading.local()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", {0}))
 
@@ -166,7 +169,7 @@ def test_a_rank_with_fewer_units_than_workers_is_crowded(bindings, threads, crow
     assert as_ranks(len(bindings), work) == crowded
 
 
-def test_the_identity_holds_ranks_and_binding(monkeypatch):
+def test_the_identity_holds_ranks_and_binding(monkeypatch: pytest.MonkeyPatch) -> None:
     masks = threading.local()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", {0}))
 
@@ -186,7 +189,7 @@ def test_the_identity_holds_ranks_and_binding(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [InputError, MemoryError, DeviceError])
-def test_an_error_of_one_rank_is_raised_by_all(kind):
+def test_an_error_of_one_rank_is_raised_by_all(kind: type[Exception]) -> None:
     def work(ranks: Ranks) -> None:
         with ranks.together():
             ranks.every(1)
@@ -203,7 +206,7 @@ def test_an_error_of_one_rank_is_raised_by_all(kind):
     assert str(errors[0]) == str(errors[2]) == f"rank 1 on {host}: no such page"
 
 
-def test_a_value_that_can_not_be_sent_is_an_error_of_all():
+def test_a_value_that_can_not_be_sent_is_an_error_of_all() -> None:
     class Unsent:
         def __reduce__(self) -> Any:
             raise InputError("it can't be sent")
@@ -217,7 +220,7 @@ def test_a_value_that_can_not_be_sent_is_an_error_of_all():
         assert isinstance(error, InputError) and "it can't be sent" in str(error)
 
 
-def test_the_same_error_of_all_ranks_is_each_rank_s_own():
+def test_the_same_error_of_all_ranks_is_each_rank_s_own() -> None:
     def work(ranks: Ranks) -> None:
         with ranks.together():
             raise InputError(f"wrong on {ranks.number}")
@@ -225,7 +228,7 @@ def test_the_same_error_of_all_ranks_is_each_rank_s_own():
     assert [str(error) for error in as_ranks(2, work)] == ["wrong on 0", "wrong on 1"]
 
 
-def test_an_unexpected_error_is_told_with_its_type():
+def test_an_unexpected_error_is_told_with_its_type() -> None:
     def work(ranks: Ranks) -> None:
         with ranks.together(), ranks.together():
             if ranks.number == 0:
@@ -247,7 +250,9 @@ def test_an_unexpected_error_is_told_with_its_type():
         ("aab", {1}, ([1], False)),
     ],
 )
-def test_a_rank_that_stops_in_a_call_is_looked_for(hosts, stopped, named, monkeypatch):
+def test_a_rank_that_stops_in_a_call_is_looked_for(
+    hosts: str, stopped: set[int], named: tuple[list[int], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         "memkern.engine.processes.communication._is_gone", lambda process: process in stopped
     )
@@ -271,7 +276,7 @@ def test_a_rank_that_stops_in_a_call_is_looked_for(hosts, stopped, named, monkey
     assert as_ranks(len(hosts), work)[0] == named
 
 
-def test_a_call_that_ends_in_time_is_not_given_up(monkeypatch):
+def test_a_call_that_ends_in_time_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "1000")
 
     def work(ranks: Ranks) -> bool:
@@ -285,7 +290,7 @@ def test_a_call_that_ends_in_time_is_not_given_up(monkeypatch):
     assert as_ranks(1, work) == [False]
 
 
-def test_ranks_that_do_not_answer_are_named_with_their_hosts():
+def test_ranks_that_do_not_answer_are_named_with_their_hosts() -> None:
     one = transports.Connection()
     assert one._named([], True) == "a rank does"
     assert one._named([3], False) == "rank 3 does"
@@ -296,7 +301,7 @@ def test_ranks_that_do_not_answer_are_named_with_their_hosts():
     assert one._named(range(9), False).endswith("7 on a, ... do")
 
 
-def test_others_wait_for_the_first_rank_without_a_timeout():
+def test_others_wait_for_the_first_rank_without_a_timeout() -> None:
     def work(ranks: Ranks) -> list[float]:
         transport = ranks._transport
         assert isinstance(transport, Threads)
@@ -315,7 +320,7 @@ def test_others_wait_for_the_first_rank_without_a_timeout():
     assert as_ranks(3, work) == [[0.0, 0.0], [math.inf, 0.0], [math.inf, 0.0]]
 
 
-def test_an_error_of_the_first_rank_ends_the_wait_for_it():
+def test_an_error_of_the_first_rank_ends_the_wait_for_it() -> None:
     def work(ranks: Ranks) -> None:
         with ranks.together(), ranks.waiting_for_first():
             if ranks.number == 0:
@@ -328,7 +333,7 @@ def test_an_error_of_the_first_rank_ends_the_wait_for_it():
     ]
 
 
-def test_ranks_meet_again_after_an_error():
+def test_ranks_meet_again_after_an_error() -> None:
     def work(ranks: Ranks) -> int:
         with pytest.raises(InputError), ranks.together():
             if ranks.number:
@@ -351,11 +356,11 @@ def test_ranks_meet_again_after_an_error():
         ({"PMI_RANK": "x", "PMI_SIZE": "2"}, (0, 1)),
     ],
 )
-def test_launchers_are_recognised(variables, found):
+def test_launchers_are_recognised(variables: dict[str, str], found: tuple[int, int]) -> None:
     assert (launcher.number(variables), launcher.size(variables)) == found
 
 
-def test_how_ranks_communicate_is_decided_once():
+def test_how_ranks_communicate_is_decided_once() -> None:
     two = {"PMI_RANK": "0", "PMI_SIZE": "2"}
     assert launcher.comm("auto", {}) == "none"
     assert launcher.comm("auto", two) == "auto"
@@ -371,7 +376,9 @@ def test_how_ranks_communicate_is_decided_once():
         launcher.comm("tcp", {})
 
 
-def test_little_shared_memory_is_told_before_a_library_starts(tmp_path, monkeypatch, capfd):
+def test_little_shared_memory_is_told_before_a_library_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     free_B, folder = 2**20, str(tmp_path)
     monkeypatch.setattr(launcher, "_shortage", "")
     monkeypatch.setattr(
@@ -402,7 +409,7 @@ def test_little_shared_memory_is_told_before_a_library_starts(tmp_path, monkeypa
         launcher.check_shared_memory(1, absent)
 
 
-def test_common_memory_and_connections_are_the_transport(tmp_path):
+def test_common_memory_and_connections_are_the_transport(tmp_path: Path) -> None:
     def process(number: int, maps: str, tcp: str) -> bytes:
         folder = tmp_path / str(number) / "proc/self"
         (folder / "fd").mkdir(parents=True)
@@ -442,7 +449,9 @@ def test_common_memory_and_connections_are_the_transport(tmp_path):
     ("links", "told"),
     [("TCP", True), ("shared memory (vader)", False), ("shared memory (vader), TCP", False)],
 )
-def test_ranks_of_a_host_without_shared_memory_are_told(links, told, monkeypatch):
+def test_ranks_of_a_host_without_shared_memory_are_told(
+    links: str, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared = Shared(1)
     found = Threads(shared, 0)
     vars(found).update(comm="mpi", number=0, size=2, transport=links)
@@ -457,7 +466,9 @@ def test_ranks_of_a_host_without_shared_memory_are_told(links, told, monkeypatch
     assert any("by TCP, not by shared memory" in str(one.message) for one in caught) is told
 
 
-def test_openshmem_is_chosen_only_where_its_programs_are_started(monkeypatch):
+def test_openshmem_is_chosen_only_where_its_programs_are_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def no_mpi(level: str) -> NoReturn:
         raise InputError("no mpi4py")
 
@@ -477,7 +488,7 @@ def test_openshmem_is_chosen_only_where_its_programs_are_started(monkeypatch):
 
 
 @pytest.mark.parametrize("given", ["abc", "", "0", "-1", "nan", "inf", "1e30", "1_0"])
-def test_a_timeout_must_be_a_positive_number(given, monkeypatch):
+def test_a_timeout_must_be_a_positive_number(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", given)
     for comm in ("auto", "mpi", "shmem"):
         with pytest.raises(InputError, match=r"^MEMKERN_RANK_TIMEOUT_S must be a number"):

@@ -56,20 +56,20 @@ def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
     return Over(device, ranks, step, found)
 
 
-def test_every_method_validates(over):
+def test_every_method_validates(over: Over) -> None:
     cases = -(-10 * len(METHODS[over.device]) // over.step)
     assert over.found["validates"] == {"cases": cases, "failed": []}
 
 
-def test_every_method_moves_what_numpy_moves(over):
+def test_every_method_moves_what_numpy_moves(over: Over) -> None:
     assert over.found["applied"]["failed"] == []
 
 
-def test_a_lost_element_is_caught(over):
+def test_a_lost_element_is_caught(over: Over) -> None:
     assert over.found["faults"]["missed"] == []
 
 
-def test_what_a_library_lacks_is_refused(over):
+def test_what_a_library_lacks_is_refused(over: Over) -> None:
     messages = over.found["refusals"]
     assert all(len(message.splitlines()) <= 1 for message in messages.values())
     assert "gs has one sparse array too many" in messages["gs"]
@@ -84,7 +84,7 @@ def test_what_a_library_lacks_is_refused(over):
         assert "OpenSHMEM has no variant indexed: choose from single" in messages["indexed"]
 
 
-def test_records_name_the_method_and_the_share_of_remote_elements(over):
+def test_records_name_the_method_and_the_share_of_remote_elements(over: Over) -> None:
     for variant, record in over.found["records"].items():
         assert record["valid"] and record["validation"] == "whole"
         assert record["variant"] == variant or variant == "best"
@@ -110,13 +110,13 @@ def test_records_name_the_method_and_the_share_of_remote_elements(over):
         ({"threads": 4}, "one thread of each rank"),
     ],
 )
-def test_wrong_options_are_refused(options, match):
+def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
     with refused(match):
         mk.gather(**{"pattern": [0, 1], "count": 100, "device": "mpi", **options})
 
 
 @pytest.mark.usefixtures("three_ranks")
-def test_batches_are_refused_however_a_case_gets_them():
+def test_batches_are_refused_however_a_case_gets_them() -> None:
     case = mk.gather([0, 1], count=100, device="mpi", variant="single", flush_every=4)
     with refused("flush_every is for variant single"):
         case.with_(variant="packed")
@@ -125,14 +125,14 @@ def test_batches_are_refused_however_a_case_gets_them():
 
 
 @pytest.mark.usefixtures("three_ranks")
-def test_scatters_write_each_element_once():
+def test_scatters_write_each_element_once() -> None:
     assert mk.scatter([0, 1], delta=2, count=100, device="mpi").integers["workers"] == 3
     for shape in ({"pattern": [0, 2]}, {"pattern": [0, 1], "delta": 0}, {"pattern": [3, 3]}):
         with refused("scatters over ranks write each element once"):
             mk.scatter(**{"delta": 2, "count": 100, "device": "mpi", **shape})
 
 
-def test_rows_differ_between_ranks():
+def test_rows_differ_between_ranks() -> None:
     for count, ranks in ((100, 3), (64, 2), (7, 7), (2, 4)):
         for row_B in (8, 12):
             rows = over_ranks.rows(1, count, ranks, row_B)
@@ -144,7 +144,7 @@ def test_rows_differ_between_ranks():
                 assert len({rank * share % rows for rank in range(ranks)}) == ranks
 
 
-def test_the_share_of_remote_elements():
+def test_the_share_of_remote_elements() -> None:
     # Ranks with 10, 10 and 12 elements of 8 bytes, and with 4, 3 and 3 instances.
     places = np.array([[0], [9], [10], [30], [31], [11], [19], [2], [31], [25]])
     assert over_ranks.remote_share(places, 32, 3, 8) == pytest.approx(4 / 10)
@@ -155,7 +155,7 @@ def test_the_share_of_remote_elements():
 
 
 @pytest.mark.usefixtures("three_ranks")
-def test_methods_tell_cases_apart():
+def test_methods_tell_cases_apart() -> None:
     def identity(**options: Any) -> str:
         return mk.gather([0, 1], **{"device": "mpi", **options}).identity()
 

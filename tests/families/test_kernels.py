@@ -15,6 +15,7 @@ from chosen_entries import (
     INDEXED,
     STREAMING,
     THREADS,
+    Entry,
     check_corrupted,
     entry_parameters,
     family_of,
@@ -57,7 +58,7 @@ def entry_params() -> list[Any]:
     return entry_parameters(every, one_of_all(here, KEYS))
 
 
-def test_chosen_entries_have_every_kernel_variant_type_and_instruction_set():
+def test_chosen_entries_have_every_kernel_variant_type_and_instruction_set() -> None:
     params = entry_params()
     every = [param.values[0] for param in params]
     chosen = [param.values[0] for param in params if not param.marks]
@@ -68,7 +69,7 @@ def test_chosen_entries_have_every_kernel_variant_type_and_instruction_set():
     assert len(chosen) < 2 * len({entry[0] for entry in chosen})
 
 
-def test_unsupported_instruction_sets_are_refused():
+def test_unsupported_instruction_sets_are_refused() -> None:
     isas = _memkern.supported_isas()
     # No build has the instruction sets of two architectures.
     foreign = [("stream.copy", "simd", isa, "float64", "", 0, "") for isa in ("avx2", "sve")]
@@ -81,13 +82,13 @@ def test_unsupported_instruction_sets_are_refused():
             for_entry(SAMPLES[entry[0]][0], options_of(entry)).prepare()
 
 
-def test_the_extension_and_the_registry_have_the_same_kernels():
+def test_the_extension_and_the_registry_have_the_same_kernels() -> None:
     # The rotation is a sequence of other kernels.
     assert {entry[0] for entry in _memkern.entries()} | {"stream.rotation"} == set(SAMPLES)
     assert {kernel for kernel, *_ in _memkern.declarations()} == set(registry())
 
 
-def test_every_type_and_instruction_set_is_built_for_every_variant():
+def test_every_type_and_instruction_set_is_built_for_every_variant() -> None:
     entries = set(_memkern.entries())
     for name in (name for name in SAMPLES if name not in own(name, "OWN_ENTRIES", ())):
         spec = registry()[name]
@@ -108,7 +109,7 @@ def test_every_type_and_instruction_set_is_built_for_every_variant():
 
 
 @pytest.mark.parametrize("pattern", amo.PATTERNS)
-def test_atomics_are_built_for_every_primitive_order_and_use(pattern):
+def test_atomics_are_built_for_every_primitive_order_and_use(pattern: str) -> None:
     constant = pattern in ("rand", "stride1", "striden", "central")
     for size in (64, 32):
         forms = {
@@ -135,7 +136,7 @@ def test_atomics_are_built_for_every_primitive_order_and_use(pattern):
     assert floats == (set(both) if constant else set())
 
 
-def test_kernels_are_unrolled_as_their_families_tell():
+def test_kernels_are_unrolled_as_their_families_tell() -> None:
     unrolls: dict[tuple[str, ...], set[int]] = {}
     for *key, unroll, _ in _memkern.entries():
         unrolls.setdefault(tuple(key), set()).add(unroll)
@@ -144,7 +145,7 @@ def test_kernels_are_unrolled_as_their_families_tell():
 
 
 @pytest.mark.parametrize("entry", entry_params())
-def test_kernel_agrees_with_its_reference(entry):
+def test_kernel_agrees_with_its_reference(entry: Entry) -> None:
     kernel, variant, isa, dtype, *_ = entry
     options = options_of(entry)
     samples = SAMPLES[kernel][:4] if options["unroll"] else SAMPLES[kernel]
@@ -177,7 +178,7 @@ def test_kernel_agrees_with_its_reference(entry):
 
 @pytest.mark.parametrize("kernel", spatter.KERNELS)
 @pytest.mark.parametrize("threads, value", [(1, 0.5), (1, 3e6), (1, np.nan), (1, -1.0), (2, 0.5)])
-def test_corrupted_result_is_caught(kernel, threads, value):
+def test_corrupted_result_is_caught(kernel: str, threads: int, value: float) -> None:
     array = {"gs": "sparse_scatter"}.get(kernel, "dense" if "gather" in kernel else "sparse")
     for case in SAMPLES[f"spatter.{kernel}"]:
         case = case.with_(threads=threads, schedule="static", chunk=0, variant="scalar")
@@ -202,7 +203,9 @@ def test_corrupted_result_is_caught(kernel, threads, value):
     ],
 )
 @pytest.mark.parametrize("kernel", ["gather", "scatter", "gs"])
-def test_large_cases_are_checked_by_samples(kernel, shape, threads):
+def test_large_cases_are_checked_by_samples(
+    kernel: str, shape: dict[str, Any], threads: int
+) -> None:
     shape = dict(shape)
     if kernel == "gs":
         pattern = mk.patterns.as_pattern(shape.pop("pattern"))
@@ -216,19 +219,19 @@ def test_large_cases_are_checked_by_samples(kernel, shape, threads):
 
 
 @pytest.mark.parametrize("chunk, how", [(0, "whole"), (4, "whole"), (2, "sampled")])
-def test_gathers_are_checked_whole_where_no_row_is_used_twice(chunk, how):
+def test_gathers_are_checked_whole_where_no_row_is_used_twice(chunk: int, how: str) -> None:
     # With chunks of 2 a worker has instances 0, 1, 4 and 5, and 4 and 5 reuse rows 0 and 1.
     case = spatter.case("gather", pattern="0,1", count=8, wrap=4, threads=2, chunk=chunk)
     check = checked(case, case.prepare().native)
     assert (check.valid, check.how) == (True, how)
 
 
-def test_a_large_scatter_that_does_nothing_is_caught():
+def test_a_large_scatter_that_does_nothing_is_caught() -> None:
     case = mk.scatter("UNIFORM:8:4:NR", count=70_000, threads=2)
     assert not checked(case, Changed(case.prepare().native, run=lambda k: 0.0)).valid
 
 
-def test_a_large_gather_of_the_wrong_place_is_caught():
+def test_a_large_gather_of_the_wrong_place_is_caught() -> None:
     case = mk.gather("UNIFORM:8:4:NR", count=70_000, threads=1)
     other = mk.gather("UNIFORM:8:4", delta=31, count=70_000, threads=1)
     native = other.prepare().native
@@ -237,7 +240,7 @@ def test_a_large_gather_of_the_wrong_place_is_caught():
 
 
 @pytest.mark.parametrize("kernel", spatter.KERNELS)
-def test_another_seed_fills_other_values(kernel):
+def test_another_seed_fills_other_values(kernel: str) -> None:
     case = SAMPLES[f"spatter.{kernel}"][0].with_(threads=1)
     results = [case.with_(seed=seed).apply() for seed in (0, 0, 1, 2**63 - 1)]
     for name, values in results[0].items():
@@ -252,7 +255,7 @@ def test_another_seed_fills_other_values(kernel):
 
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("memory_B", [2**28, 2**31, 2**36])
-def test_cases_of_a_report_fit_half_of_the_memory(quick, memory_B):
+def test_cases_of_a_report_fit_half_of_the_memory(quick: bool, memory_B: int) -> None:
     cases = spatter.report_cases(quick, 2**25, memory_B)
     sides = [(spatter.gather_side(case), spatter.scatter_side(case)) for case in cases]
     sizes = [sum(side.size for side in both if side is not None) * 8 for both in sides]
@@ -273,7 +276,7 @@ FORMULAS = [*STREAMING, *INDEXED, *(k for k in SAMPLES if k in own(k, "FORMULAS"
 
 
 @pytest.mark.parametrize("kernel", FORMULAS)
-def test_declared_shapes_are_those_of_the_arrays(kernel):
+def test_declared_shapes_are_those_of_the_arrays(kernel: str) -> None:
     case = SAMPLES[kernel][1].with_(threads=1, variant="scalar")
     arrays = case.prepare().native.arrays()
     assert {*arrays} == {role.name for role in case.spec.arrays}
@@ -282,12 +285,12 @@ def test_declared_shapes_are_those_of_the_arrays(kernel):
         assert shape == (arrays[role.name]["columns"],), role
 
 
-def test_kernels_that_the_extension_does_not_declare_are_refused():
+def test_kernels_that_the_extension_does_not_declare_are_refused() -> None:
     with refused("kernel 'loops.dance' is not declared in the extension"):
         declared("loops.dance")
 
 
-def test_missing_and_unknown_arguments_are_refused():
+def test_missing_and_unknown_arguments_are_refused() -> None:
     for name in TRIAD:
         with pytest.raises(ValueError, match=f"argument {name} is missing"):
             _memkern.Prepared(**{k: v for k, v in TRIAD.items() if k != name})
