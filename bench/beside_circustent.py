@@ -23,25 +23,17 @@ batch.
 """
 
 import argparse
-import json
-import os
 import re
 import sys
 from typing import Any
 
 import numpy as np
-from peers import in_turns, judge, printed, valid_record
+from peers import in_turns, judge, launcher, printed, printed_record, valid_record
 from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.families.amo.kernels import PATTERNS
 from memkern.statistics import Ratio, ratio_interval
-
-LAUNCHERS = {
-    "mpi": ["mpirun", "--bind-to", "core"],
-    # Open MPI's OpenSHMEM ends with a segmentation fault in this transport.
-    "shmem": ["oshrun", "--bind-to", "core", "--mca", "btl", "^uct"],
-}
 
 
 def workers(args: argparse.Namespace, pattern: str) -> int:
@@ -84,7 +76,7 @@ def in_this_process(args: argparse.Namespace, name: str, seed: int) -> float:
 
 def over_ranks(args: argparse.Namespace, name: str, seed: int) -> float:
     """Return the median seconds of memkern's passes over ranks."""
-    words = [*args.launcher, sys.executable, "-m", "memkern", "amo", "--kernel", name]
+    words: list[object] = ["amo", "--kernel", name]
     options = {
         "--device": args.device,
         "--targets": "random" if name == "ptrchase" else "ring",
@@ -98,10 +90,7 @@ def over_ranks(args: argparse.Namespace, name: str, seed: int) -> float:
         words += [flag, value]
     if name == "striden":
         words += ["--stride", args.stride]
-    (record,) = json.loads(printed([*words, "--json"]))
-    if not record["valid"]:
-        raise SystemExit(f"{name} failed its validation")
-    return float(record["time_median_s"])
+    return float(printed_record(args.launcher, words)["time_median_s"])
 
 
 def main() -> None:
@@ -123,9 +112,7 @@ def main() -> None:
     args.launcher = []
     if args.device:
         args.circustent = args.mpi or args.shmem
-        args.launcher = [*LAUNCHERS[args.device], "-n", str(args.threads)]
-        os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        args.launcher = launcher(args.device, args.threads)
     memkern = over_ranks if args.device else in_this_process
 
     def both(name: str, turn: int) -> tuple[float, float]:

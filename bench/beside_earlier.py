@@ -10,16 +10,13 @@ intervals, and the time of a turn.
 """
 
 import itertools
-import json
 import math
-import os
 import random
 import statistics
-import subprocess
-import sys
 import time
 from typing import Any
 
+from peers import printed_by
 from records import Row, add, options, parsed, write
 
 PROGRAM = """
@@ -45,16 +42,10 @@ print(json.dumps({"rows": rows, "fits": fits}))
 Turn = dict[str, Any]
 
 
-def one_turn(site: str | None) -> Turn:
+def one_turn(site: str) -> Turn:
     """Return the results of an installation, and the seconds that it takes."""
-    environment = {**os.environ, **({"PYTHONPATH": site} if site else {})}
     begin = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr.strip().splitlines()[-1])
-    found: Turn = json.loads(done.stdout)
+    found = printed_by(site, PROGRAM)
     return {**found, "seconds": time.perf_counter() - begin}
 
 
@@ -101,7 +92,7 @@ def main() -> None:
     parser = options(__doc__, turns=8)
     parser.add_argument("--earlier", required=True, metavar="SITE", help="folder of its package")
     args = parsed(parser)
-    sites: dict[str, str | None] = {"earlier": args.earlier, "this": None}
+    sites = {"earlier": args.earlier, "this": ""}
     turns: dict[str, list[Turn]] = {name: [] for name in sites}
     for _ in range(args.turns):
         for name in random.sample(list(sites), 2):

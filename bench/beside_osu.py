@@ -16,24 +16,17 @@ bytes.
 """
 
 import argparse
-import json
 import os
 import re
 import subprocess
-import sys
 from functools import partial
 
 import numpy as np
-from peers import in_turns, judge, printed
+from peers import in_turns, judge, launcher, printed, printed_record
 from records import Row, add, interval, options, parsed, write
 
 from memkern.statistics import Ratio, ratio_interval
 
-LAUNCHERS = {
-    "mpi": ["mpirun", "--bind-to", "core", "-n", "2"],
-    # Open MPI's OpenSHMEM ends with a segmentation fault in this transport.
-    "shmem": ["oshrun", "--bind-to", "core", "--mca", "btl", "^uct", "-n", "2"],
-}
 _FLUSHED = ["-w", "allocate", "-s", "flush"]
 # Programs of the peer, with their options, by device and operation.
 PROGRAMS = {
@@ -57,7 +50,7 @@ _ATOMIC = r"^shmem_int_fadd\s+\S+\s+(\S+)"
 def osu(args: argparse.Namespace, what: str, size_B: int) -> float:
     """Return the microseconds of a message."""
     program, *options = PROGRAMS[args.device][what]
-    words = [*LAUNCHERS[args.device], os.path.join(args.osu, program)]
+    words = [*launcher(args.device, 2), os.path.join(args.osu, program)]
     if args.device == "mpi" and what != "fetch_add":
         words += ["-m", f"{size_B}:{size_B}"]
     atomic = (args.device, what) == ("shmem", "fetch_add")
@@ -76,12 +69,9 @@ def osu(args: argparse.Namespace, what: str, size_B: int) -> float:
 
 def memkern(args: argparse.Namespace, what: str, size_B: int) -> float:
     """Return the microseconds of a message."""
-    words = [*LAUNCHERS[args.device], sys.executable, "-m", "memkern", "messages", "--json"]
-    words += ["--device", args.device, "--kernel", what, "--sizes", str(size_B), "--window", "1"]
-    (record,) = json.loads(printed([*words, "--pairs", "0-1", "--budget", "0.5"]))
-    if not record["valid"]:
-        raise SystemExit(f"{what} of {size_B} bytes failed its validation")
-    return float(record["ns_per_access"]) / 1e3
+    words = ["messages", "--device", args.device, "--kernel", what, "--sizes", size_B]
+    words += ["--window", 1, "--pairs", "0-1", "--budget", 0.5]
+    return float(printed_record(launcher(args.device, 2), words)["ns_per_access"]) / 1e3
 
 
 def both_sides(args: argparse.Namespace, case: tuple[str, int], _: int) -> tuple[float, float]:
@@ -97,8 +87,6 @@ def main() -> None:
     parser.add_argument("--operations", default="put,get,fetch_add,send")
     parser.add_argument("--sizes", default="8,512,8192,131072,1048576")
     args = parsed(parser)
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        os.environ.setdefault(name, "1")
     cases = [
         (what, size_B)
         for what in args.operations.split(",")

@@ -23,19 +23,18 @@ With ``--self`` memkern is its own peer, which shows the effect of noise.
 
 import argparse
 import csv
-import ctypes
 import json
 import math
 import os
 import re
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache, partial
+from subprocess import CalledProcessError
 from typing import Any, NamedTuple
 
 import numpy as np
-from peers import PR_SET_THP_DISABLE, judge, rotated
+from peers import judge, printed, rotated
 from records import Row, add, interval, options, parsed, write
 
 from memkern.statistics import Ratio, ratio_interval
@@ -97,27 +96,13 @@ class Round(NamedTuple):
     best: Contestant | None
 
 
-def run(
-    command: list[str], variables: Mapping[str, str] | None = None, *, huge: bool = False
-) -> str:
-    """Return the output of a command, which has transparent huge pages only if `huge`."""
-    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 0 if huge else 1, 0, 0, 0)
-    env = {**os.environ, **(variables or {})}
-    done = subprocess.run(command, capture_output=True, env=env, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(
-            f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-        )
-    return done.stdout
-
-
 def memkern(kernels: list[str], *options: str, pages: str, huge: bool = False) -> dict[str, Found]:
     """Measure kernels with memkern; return the shortest and the median time of all repeats."""
     records: list[dict[str, Any]] = []
     for family in dict.fromkeys(kernel.partition(".")[0] for kernel in kernels):
         names = [kernel.partition(".")[2] for kernel in kernels if kernel.startswith(f"{family}.")]
         command = [sys.executable, "-m", "memkern", family, "-k", ",".join(names), "--json", "-q"]
-        records += json.loads(run([*command, "--pages", pages, *options], huge=huge))
+        records += json.loads(printed([*command, "--pages", pages, *options], {}, huge))
     found = {}
     for kernel in kernels:
         own = [record for record in records if record["kernel"] == kernel]
@@ -167,7 +152,7 @@ def likwid_seconds(output: str, bytes_B: int) -> float:
 @cache
 def topology() -> dict[str, Any]:
     """Return memkern's description of the caches."""
-    info = json.loads(run([sys.executable, "-m", "memkern", "info", "--json"]))
+    info = json.loads(printed([sys.executable, "-m", "memkern", "info", "--json"], {}))
     return dict(info["topology"])
 
 
@@ -180,14 +165,14 @@ def forking_round(args: argparse.Namespace) -> Round:
     elements = args.elements or 4 * topology()["last_level_cache_B"] // ELEMENT_B
     times = args.times
     if args.stream:
-        sizes = {stream_size(run([path], variables)) for path in args.stream}
+        sizes = {stream_size(printed([path], variables)) for path in args.stream}
         if len(sizes) > 1 or (args.elements and sizes != {(elements, times)}):
             raise SystemExit(f"STREAM was built for these elements and times: {sorted(sizes)}")
         ((elements, times),) = sizes
 
     def peer(command: list[str], read: Callable[[str], dict[str, Found]]) -> Contestant:
         label = os.path.basename(command[0])
-        return Contestant(label, lambda: read(run(command, variables)))
+        return Contestant(label, lambda: read(printed(command, variables)))
 
     peers = [peer([path], stream_found) for path in args.stream]
     kernels = list(STREAM)
@@ -221,14 +206,14 @@ def likwid_forms(args: argparse.Namespace, name: str, bytes_B: int) -> tuple[lis
 
     def bench(form: str, iterations: float) -> str:
         count = str(max(int(iterations), 10))
-        return run([args.likwid_bench, "-t", form, "-i", count, "-W", group])
+        return printed([args.likwid_bench, "-t", form, "-i", count, "-W", group], {})
 
     def repeat(form: str, iterations: float, kernel: str) -> dict[str, Found]:
         output = [bench(form, iterations) for _ in range(args.repeats)]
         times = [likwid_seconds(o, bytes_B) for o in output]
         return {kernel: Found(min(times), float(np.median(times)))}
 
-    listed = re.findall(r"^(\w+) - ", run([args.likwid_bench, "-a"]), re.MULTILINE)
+    listed = re.findall(r"^(\w+) - ", printed([args.likwid_bench, "-a"], {}), re.MULTILINE)
     forms = [form for form in listed if re.fullmatch(rf"{name}(_(?!sp)\w+)?", form)]
     seconds: dict[str, float] = {}
     units: list[str] = []
@@ -238,8 +223,8 @@ def likwid_forms(args: argparse.Namespace, name: str, bytes_B: int) -> tuple[lis
                 continue
             try:
                 output = bench(form, PROBE_B / bytes_B)
-            except SystemExit as reason:  # such as an instruction that this processor lacks
-                print(f"  {str(reason).splitlines()[0]}", file=sys.stderr)
+            except CalledProcessError as reason:  # an instruction that this processor lacks
+                print(f"  {reason}", file=sys.stderr)
                 forms.remove(form)
                 continue
             seconds[form] = min(likwid_seconds(output, bytes_B), seconds.get(form, math.inf))

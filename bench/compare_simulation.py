@@ -3,8 +3,7 @@
     python bench/compare_simulation.py --families 400
 
 The order of pairs, the looks and the verdicts are those of the package; only the times are random.
-All cases of a family draw consecutive values from one series of noise, as on a machine. At the end
-it prints how often two paired tests reject at the low level that corrections for many cases need.
+All cases of a family draw consecutive values from one series of noise, as on a machine.
 """
 
 import contextlib
@@ -83,38 +82,8 @@ def simulated(
     return family
 
 
-def differences_p(a: Floats, b: Floats) -> Floats:
-    """Return p of the 20 % trimmed t on differences, for comparison with Yuen's."""
-    from scipy import stats
-
-    d = np.sort(b - a, axis=-1)
-    n = d.shape[-1]
-    cut = n // 5
-    kept = n - 2 * cut
-    winsorised = np.clip(d, d[:, cut, None], d[:, n - cut - 1, None])
-    error = np.sqrt(winsorised.var(axis=-1, ddof=1) * (n - 1) / (kept * (kept - 1)))
-    return 2 * stats.t.sf(np.abs(d[:, cut : n - cut].mean(axis=-1)) / error, kept - 1)
-
-
-def yuen_p(a: Floats, b: Floats) -> Floats:
-    """Return p of Yuen's test of pairs for many cases at once."""
-    from scipy import stats
-
-    n = a.shape[-1]
-    cut = n // 5
-    kept = n - 2 * cut
-    sides = []
-    for x in (a, b):
-        ordered = np.sort(x, axis=-1)
-        clipped = np.clip(x, ordered[:, cut, None], ordered[:, n - cut - 1, None])
-        sides.append((ordered[:, cut : n - cut].mean(axis=-1), clipped))
-    spread = (sides[1][1] - sides[0][1]).var(axis=-1, ddof=1)
-    error = np.sqrt(spread * (n - 1) / (kept * (kept - 1)))
-    return 2 * stats.t.sf(np.abs(sides[1][0] - sides[0][0]) / error, kept - 1)
-
-
 def main() -> None:
-    """Print and write false verdicts, found differences, and the rates of the two tests."""
+    """Print and write false verdicts and found differences."""
     parser = options(__doc__)
     parser.add_argument("--families", type=int, default=400)
     parser.add_argument("--cases", type=int, default=30)
@@ -142,17 +111,7 @@ def main() -> None:
             row = {"shares": ", ".join(f"{share:.2f}" for share in shares), "slower, %": percent}
             row |= {"found, %": 100 * np.mean(hits), "with 15 pairs, %": 100 * np.mean(first)}
             add(differences, row)
-    print("rejections at 1e-4 by its level, 400,000 comparisons without a difference")
-    tests: list[Row] = []
-    rng = np.random.default_rng(0)
-    for noise in (independent, contaminated):
-        for n in (15, 20, 30):
-            x = noise(rng, 400_000 * 2 * n).reshape(400_000, 2, n)
-            row = {"noise": noise.__name__, "pairs": n}
-            for name, p in (("Yuen", yuen_p), ("trimmed differences", differences_p)):
-                row |= {name: (p(x[:, 0], x[:, 1]) < 1e-4).mean() / 1e-4}
-            add(tests, row)
-    write(args, rows, differences=differences, tests=tests)
+    write(args, rows, differences=differences)
 
 
 if __name__ == "__main__":

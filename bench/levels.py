@@ -12,14 +12,11 @@ the least and the largest), and what the main loop loads and stores beyond the k
 spills.
 """
 
-import json
-import os
 import random
 import statistics
-import subprocess
-import sys
 from typing import Any
 
+from peers import printed_by
 from records import Row, add, options, parsed, write
 
 PROGRAM = """
@@ -32,19 +29,6 @@ print(json.dumps({"build": _memkern.build()["flags"], "rows": found.rows}))
 KERNELS = "loops.sum,loops.daxpy,loops.triad,loops.schoenauer,loops.stencil,dw.hop"
 
 
-def one_turn(site: str, kernels: str) -> dict[str, Any]:
-    """Return the flags of a build and what it measures."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, kernels],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": site},
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr.strip().splitlines()[-1])
-    return dict(json.loads(done.stdout))
-
-
 def main() -> None:
     """Measure in turns, print and write rows."""
     parser = options(__doc__, turns=5)
@@ -54,7 +38,7 @@ def main() -> None:
     turns: dict[str, list[dict[str, Any]]] = {site: [] for site in args.sites}
     for _ in range(args.turns):
         for site in random.sample(args.sites, len(args.sites)):
-            turns[site].append(one_turn(site, args.kernels))
+            turns[site].append(printed_by(site, PROGRAM, args.kernels))
     rows: list[Row] = []
     for first in turns[args.sites[0]][0]["rows"]:
         body = {name: first[name] for name in ("kernel", "layout", "variant", "isa")}

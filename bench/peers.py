@@ -2,6 +2,7 @@
 
 import argparse
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -15,33 +16,63 @@ import memkern as mk
 from memkern.statistics import Ratio, geometric_mean, ratio_interval
 
 FLOOR = 0.97
+LAUNCHERS = {
+    "mpi": ["mpirun", "--bind-to", "core"],
+    # Open MPI's OpenSHMEM ends with a segmentation fault in this transport.
+    "shmem": ["oshrun", "--bind-to", "core", "--mca", "btl", "^uct"],
+}
 PR_SET_THP_DISABLE = 41
+# Each thread of OpenMP on a core.
+ON_CORES = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
-def no_huge_pages() -> None:
-    """Keep this process and its children on 4 KiB pages."""
-    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
-
-
-def printed(words: Sequence[object]) -> str:
-    """Return the output of a program that runs on 4 KiB pages, with each thread on a core."""
+def printed(
+    words: Sequence[object], variables: Mapping[str, str] = ON_CORES, huge: bool = False
+) -> str:
+    """Return the output of a program, which has transparent huge pages only if `huge`."""
     done = subprocess.run(
         [str(word) for word in words],
         capture_output=True,
         text=True,
-        check=True,
-        env={**os.environ, "OMP_PROC_BIND": "true", "OMP_PLACES": "cores"},
-        preexec_fn=no_huge_pages,
+        env={**os.environ, **variables},
+        preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 0 if huge else 1, 0, 0, 0),
     )
+    if done.returncode:
+        print(done.stdout, done.stderr, file=sys.stderr)
+    done.check_returncode()
     return done.stdout
+
+
+def printed_by(site: str, program: str, *words: str) -> dict[str, Any]:
+    """Return the JSON that a Python program prints with the package in a folder ('' for this)."""
+    env = {**os.environ, **({"PYTHONPATH": site} if site else {})}
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    if done.returncode:
+        raise SystemExit(done.stderr.strip().splitlines()[-1])
+    return dict(json.loads(done.stdout))
 
 
 def printed_seconds(words: Sequence[object], prefix: str = "") -> dict[str, float]:
     """Return the last of the three columns that a program prints: name, shortest and median."""
     rows = (line.split() for line in printed(words).splitlines())
     return {row[0]: float(row[2]) for row in rows if len(row) >= 3 and row[0].startswith(prefix)}
+
+
+def launcher(device: str, ranks: int) -> list[str]:
+    """Return the words that start ranks of a library, which root may do as well."""
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        os.environ.setdefault(name, "1")
+    return [*LAUNCHERS[device], "-n", str(ranks)]
+
+
+def printed_record(launcher: Sequence[str], words: Sequence[object]) -> dict[str, Any]:
+    """Return the valid record that a command of memkern prints."""
+    command = [*launcher, sys.executable, "-m", "memkern", *words, "--json"]
+    (record,) = json.loads(printed(command))
+    return _valid(record, " ".join(map(str, words)))
 
 
 def rotated(contestants: Sequence[Item], turn: int) -> list[Item]:
@@ -73,7 +104,10 @@ def by_form(seconds: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
 
 def valid_record(case: mk.Case, name: str) -> dict[str, Any]:
     """Measure a case once and return its record."""
-    record = case.measure().record
+    return _valid(case.measure().record, name)
+
+
+def _valid(record: dict[str, Any], name: str) -> dict[str, Any]:
     if not record["valid"]:
         raise SystemExit(f"{name} failed its validation")
     return record

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from beside_stream import babelstream_found, run
+from beside_stream import babelstream_found
+from peers import printed
 from records import Row, add, options, parsed, write
 
 KERNELS = ("stream.copy", "stream.triad")
@@ -28,7 +29,7 @@ _NAMED_TURNS = 7
 def memkern(elements: int, cache: str, *words: str) -> list[dict[str, Any]]:
     """Return the records of the command."""
     command = [sys.executable, "-m", "memkern", "stream", "-k", "copy,triad", "-n", str(elements)]
-    output = run([*command, "--json", "-q", *words], {"XDG_CACHE_HOME": cache}, huge=True)
+    output = printed([*command, "--json", "-q", *words], {"XDG_CACHE_HOME": cache}, huge=True)
     return [one for one in json.loads(output) if one["kernel"] in KERNELS]
 
 
@@ -37,7 +38,7 @@ def turn(way: str, args: Any, warm: str) -> list[Row]:
     begin = time.perf_counter()
     if way == "BabelStream":
         command = [args.babelstream, "-s", str(args.elements), "-n", str(args.times), "--csv"]
-        found = babelstream_found(run(command, huge=True))
+        found = babelstream_found(printed(command, {}, huge=True))
         arrays = {"stream.copy": 2, "stream.triad": 3}
         rows: list[Row] = [
             {"kernel": k, "GB/s": 8e-9 * arrays[k] * args.elements / found[k].shortest}

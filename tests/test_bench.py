@@ -5,7 +5,6 @@ import json
 import re
 import shlex
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,20 +24,18 @@ SCRIPTS = sorted(
 )
 
 
-def test_the_page_has_the_tables_of_the_records() -> None:
+def test_the_page_has_the_tables_of_the_records():
     page = tables.PAGE.read_text()
     assert tables.with_tables(page) == page, "run bench/tables.py"
     named = {name for found in tables.MARKED.finditer(page) for name in found[2].split()}
     assert named == {path.stem for path in records.FOLDER.glob("*.json")}
 
 
-def test_the_page_names_the_scripts() -> None:
+def test_the_page_names_the_scripts():
     assert set(re.findall(r"bench/(\w+)\.py", tables.PAGE.read_text())) == {*SCRIPTS, "tables"}
 
 
-def test_scripts_take_the_commands_of_the_page(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scripts_take_the_commands_of_the_page(monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", [*sys.path])  # scripts append to it
     taken = {f"memkern {verb}": {f"--{o}" for o in of} for verb, of in options_of_verbs().items()}
     for name in (*SCRIPTS, "tables"):
@@ -59,9 +56,7 @@ def test_scripts_take_the_commands_of_the_page(
             assert given <= known, command
 
 
-def test_a_record_is_written_once_and_read_as_a_table(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_record_is_written_once_and_read_as_a_table(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     words = ["-o", str(tmp_path / "new.json")]
     args = records.parsed(records.options("Measure nothing."), [*words, "--conditions", "none"])
@@ -81,7 +76,7 @@ def test_a_record_is_written_once_and_read_as_a_table(
     assert records.parsed(records.options("Measure nothing."), [*words, "--force"]).force
 
 
-def test_numbers_have_the_digits_of_the_record_but_at_most_four() -> None:
+def test_numbers_have_the_digits_of_the_record_but_at_most_four():
     row = {"x": 1.0, "x low": 0.123456, "x high": 12345.6, "n": 123456}
     assert records.cells(row) == {"x": "1 [0.1235, 12346]", "n": "123456"}
     known = [records.fraction(text) for text in ("1.50", "0.037", "1.136842", "45678.123")]
@@ -108,7 +103,7 @@ def recording(runs: int, seed: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True).astype({"case": "category"})
 
 
-def test_recordings_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recordings_are_replayed(tmp_path, monkeypatch):
     paths = [tmp_path / f"{name}.parquet" for name in ("a", "b")]
     for seed, path in enumerate(paths):
         recording(40, seed).to_parquet(path)

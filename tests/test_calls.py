@@ -10,7 +10,7 @@ from calls import Calls
 ROOT = Path(__file__).parent.parent
 
 
-def test_one_command_enters_few_modules() -> None:
+def test_one_command_enters_few_modules():
     words = ("stream", "-k", "triad", "-n", "1024", "--runs", "10")
     command = [sys.executable, str(ROOT / "tools" / "calls.py"), "--list", *words]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -28,7 +28,7 @@ def test_one_command_enters_few_modules() -> None:
     assert not any("families/spatter" in line for line in listed)
 
 
-def test_calls_are_told_apart_by_file_and_name() -> None:
+def test_calls_are_told_apart_by_file_and_name():
     calls = Calls(str(Path(__file__).parent))
 
     def one() -> None:

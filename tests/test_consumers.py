@@ -52,7 +52,7 @@ def reframe(folder: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def test_reframe_reads_the_figures_of_merit(tmp_path: Path) -> None:
+def test_reframe_reads_the_figures_of_merit(tmp_path):
     saved = tmp_path / "saved.parquet"
     results(records()).save(saved)
     # Instead of measuring, it gives these records.
@@ -64,7 +64,7 @@ def test_reframe_reads_the_figures_of_merit(tmp_path: Path) -> None:
     assert {value[4] for value in values.values()} == {"GB/s"}
 
 
-def test_reframe_measures(tmp_path: Path) -> None:
+def test_reframe_measures(tmp_path):
     found = reframe(tmp_path)
     if found["result"] != "pass":
         # The only reason is that this machine is disturbed now.
@@ -74,7 +74,7 @@ def test_reframe_measures(tmp_path: Path) -> None:
         assert all(value[0] > 0 for value in found["perfvalues"].values())
 
 
-def test_asv_runs_the_benchmarks(tmp_path: Path) -> None:
+def test_asv_runs_the_benchmarks(tmp_path):
     # A repository of its own: asv asks it for the commit.
     for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "Empty"]):
         subprocess.run(
@@ -104,7 +104,7 @@ def test_asv_runs_the_benchmarks(tmp_path: Path) -> None:
     assert len(values["memory.Streams.track_shortest_time"]) == 4
 
 
-def test_jobs_follow_the_schema_of_github() -> None:
+def test_jobs_follow_the_schema_of_github():
     words = ["-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
     jobs = sorted((EXAMPLES / "ci").glob("*.yml"))
     assert len(jobs) == 2

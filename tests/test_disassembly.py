@@ -34,7 +34,7 @@ def bodies(technique: str, *spaces: str) -> dict[tuple[str, str, str], list[Inst
     }
 
 
-def test_all_techniques_are_built() -> None:
+def test_all_techniques_are_built():
     for technique in ("scalar", "vectorised"):
         assert kernels(technique, *BASELINE), f"{technique} has no baseline"
         assert len(bodies(technique, *BASELINE)) == 20
@@ -44,7 +44,7 @@ def test_all_techniques_are_built() -> None:
             assert len(bodies(technique, space)) == (20 if isa in built else 0), (technique, isa)
 
 
-def test_kernels_call_nothing() -> None:
+def test_kernels_call_nothing():
     for technique in ("scalar", "vectorised", "simd"):
         for name, code in kernels(technique).items():
             calls = [
@@ -59,12 +59,12 @@ def test_kernels_call_nothing() -> None:
 
 if X86:
 
-    def test_scalar_has_no_vector_instructions() -> None:
+    def test_scalar_has_no_vector_instructions():
         for name, code in kernels("scalar").items():
             packed = [i for i in code if is_packed(i)]
             assert not packed, f"{name}: {packed[0]}"
 
-    def test_auto_is_vectorised() -> None:
+    def test_auto_is_vectorised():
         # Compilers choose the loops to vectorise. All compilers vectorise these operations on
         # doubles: with AVX-512 all five, with AVX2, which has no scatter, the gathers.
         for operations, space in (
@@ -76,7 +76,7 @@ if X86:
                 if value == "double" and operation in operations:
                     assert any(is_packed(i) for i in code), (space, operation, value, index)
 
-    def test_simd_uses_hardware_gathers_and_scatters() -> None:
+    def test_simd_uses_hardware_gathers_and_scatters():
         for space in ("N_AVX2", "N_AVX3"):
             for (operation, value, index), code in bodies("simd", space).items():
                 names = {i.mnemonic for i in code}
@@ -89,7 +89,7 @@ if X86:
                 if operation.startswith("multi"):
                     assert names & {"vpgatherqq", "vpgatherdd", "vpgatherdq", "vpgatherqd"}, where
 
-    def test_an_iteration_of_the_pipelined_stencil_reads_registers_of_earlier_ones() -> None:
+    def test_an_iteration_of_the_pipelined_stencil_reads_registers_of_earlier_ones():
         found = kernels("simd", "N_AVX2")
         name = next(name for name in found if "stencil<double, false, 1, true>" in name)
         # The remainder of a row is in loops with dependencies.
@@ -108,7 +108,7 @@ if X86:
             written |= {target} - {""} if not instruction.stores else set()
         assert len(written) == 10
 
-    def test_non_temporal_stores_are_fenced() -> None:
+    def test_non_temporal_stores_are_fenced():
         streams = [n for n in kernels("scalar") if "nontemporal<" in n]
         assert streams
         for name in streams:
@@ -116,7 +116,7 @@ if X86:
             assert any(i.mnemonic.startswith("movnti") for i in code), name
             assert any(i.mnemonic == "sfence" for i in code), name
 
-    def test_other_functions_than_kernels_use_the_baseline() -> None:
+    def test_other_functions_than_kernels_use_the_baseline():
         # A function compiled in a target's region but not inlined could be called on a processor
         # without these instructions.
         passes = re.compile(r"memkern::(scalar|vectorised|simd)::N_(AVX2|AVX3)::")
@@ -125,7 +125,7 @@ if X86:
                 leaked = [i for i in code if is_vex(i)]
                 assert not leaked, f"{name}: {leaked[0]}"
 
-    def test_avx2_needs_no_avx512() -> None:
+    def test_avx2_needs_no_avx512():
         for technique in ("scalar", "vectorised", "simd"):
             for name, code in kernels(technique, "N_AVX2").items():
                 wide = [

@@ -131,9 +131,7 @@ MISSING = r"does not exist|No such file|not 'matrix.mtx'|need two ranks"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_command_is_taken(
-    document: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_every_command_is_taken(document, folder, monkeypatch, capsys):
     start = subprocess.Popen.__init__
 
     def reach(*how: Any, **named: Any) -> None:
@@ -184,9 +182,7 @@ RUN_WHOLE = DOCS / "counters.md"
     ],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
-def test_every_block_runs_as_written(
-    document: Path, folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_every_block_runs_as_written(document, folder, capfd):
     if "nodes/" in document.read_text():
         write_nodes(folder / "nodes")
     session: dict[str, object] = {}
@@ -226,19 +222,19 @@ def run_block(
         assert kind in OTHER_KINDS, f"{document.name} has a block of {kind or 'no kind'}"
 
 
-def test_blocks_of_the_readme_that_are_no_commands_run(folder: Path) -> None:
+def test_blocks_of_the_readme_that_are_no_commands_run(folder):
     session: dict[str, object] = {}
     for kind, block in blocks(ROOT / "README.md"):
         if kind not in ("sh", "console"):
             run_block(ROOT / "README.md", kind, block, folder, session)
 
 
-def test_every_block_has_a_kind() -> None:
+def test_every_block_has_a_kind():
     known = {"sh", "console", "python", "toml", *OTHER_KINDS}
     assert all(kind in known for document in DOCUMENTS for kind, _ in blocks(document))
 
 
-def test_commands_that_are_not_run_are_in_a_document() -> None:
+def test_commands_that_are_not_run_are_in_a_document():
     there = {command for listed in EVERY_COMMAND.values() for command in listed}
     assert set(NOT_RUN) - there == set()
     assert all(NOT_RUN.values())
@@ -251,7 +247,7 @@ def code_in_text(document: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_options_in_the_text_exist(document: Path) -> None:
+def test_options_in_the_text_exist(document):
     known = options_of_verbs()
     every = set().union(*known.values())
     for code in code_in_text(document):
@@ -270,9 +266,7 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 
 
 @pytest.mark.parametrize("path", once_a_kind(SCRIPTS, name=lambda path: path.stem))
-def test_every_example_runs(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_example_runs(path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(path)])
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
@@ -281,12 +275,12 @@ def test_every_example_runs(
 SWEEPS = sorted(EXAMPLES.rglob("*.toml"))
 
 
-def test_every_sweep_has_cases() -> None:
+def test_every_sweep_has_cases():
     assert SWEEPS and all(read_sweep(path, {})[0] for path in SWEEPS)
 
 
 @pytest.mark.release
-def test_every_sweep_runs_as_its_first_line_says(capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_sweep_runs_as_its_first_line_says(capfd):
     lines = [path.read_text().partition("\n")[0] for path in SWEEPS]
     given = [line.removeprefix("# ") for line in lines if line.startswith("# memkern ")]
     assert given
@@ -317,7 +311,7 @@ TEMPLATES = {
 
 
 @pytest.mark.parametrize("name", once_a_kind(TEMPLATES, kind=lambda name: "sweep" in name))
-def test_every_job_template_runs(name: str, folder: Path) -> None:
+def test_every_job_template_runs(name, folder):
     for starter, text in STARTERS.items():
         path = folder / ".bin" / starter
         path.write_text(f"#!/bin/sh\n{text}\n")
@@ -335,7 +329,7 @@ def test_every_job_template_runs(name: str, folder: Path) -> None:
         assert len({record["case_id"] for record in found}) == len(cases)
 
 
-def test_every_job_template_is_listed() -> None:
+def test_every_job_template_is_listed():
     there = {path.name for path in (EXAMPLES / "cluster").glob("*.sh")}
     assert there == set(TEMPLATES)
     page = (DOCS / "clusters.md").read_text()
@@ -350,7 +344,7 @@ MODULES = sorted(
 
 
 @pytest.mark.parametrize("name", ["memkern", *MODULES])
-def test_examples_of_docstrings(name: str) -> None:
+def test_examples_of_docstrings(name):
     module = importlib.import_module(name)
     source = Path(str(module.__file__)).read_text()
     found = doctest.testmod(module, verbose=False)
@@ -358,7 +352,7 @@ def test_examples_of_docstrings(name: str) -> None:
     assert bool(found.attempted) == (">>>" in source)
 
 
-def test_the_only_other_block_in_a_docstring_is_a_sweep(folder: Path) -> None:
+def test_the_only_other_block_in_a_docstring_is_a_sweep(folder):
     package = Path(str(memkern.__file__)).parent
     there = [
         (path, block)
@@ -382,7 +376,7 @@ NOT_MEASURING = {
 }
 
 
-def test_every_measuring_verb_takes_the_same_options_or_a_page_tells_which() -> None:
+def test_every_measuring_verb_takes_the_same_options_or_a_page_tells_which():
     page = (DOCS / "commands.md").read_text()
     documented = {
         verb: set(re.findall(r"`--([\w-]+)`", text.partition(" and in ")[0]))
@@ -402,19 +396,19 @@ def test_every_measuring_verb_takes_the_same_options_or_a_page_tells_which() -> 
         assert short.get(option, f"`--{option}") in paragraph, option
 
 
-def test_a_page_lists_the_earlier_verbs() -> None:
+def test_a_page_lists_the_earlier_verbs():
     page = (DOCS / "commands.md").read_text()
     assert dict(re.findall(r"^\| `memkern (\w+)` \| `memkern (.*)` \|$", page, re.M)) == cli.ALIASES
 
 
-def test_the_readme_has_the_questions_of_the_prompt_and_two_pages() -> None:
+def test_the_readme_has_the_questions_of_the_prompt_and_two_pages():
     text = (ROOT / "README.md").read_text()
     assert len(text.encode()) < 6000
     table = re.findall(r"^\| (.*) \| `(.*)` \|$", text, re.MULTILINE)
     assert table == list(QUESTIONS)
 
 
-def test_the_variable_makes_cases_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_makes_cases_small(monkeypatch):
     case = memkern.stream("copy", elements=10**6, runs=10)
     assert case.integers["elements"] < 10**5
     assert case.stop.runs == 3
@@ -424,9 +418,7 @@ def test_the_variable_makes_cases_small(monkeypatch: pytest.MonkeyPatch) -> None
     assert case.stop.runs == 10
 
 
-def test_small_cases_are_announced(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_small_cases_are_announced(monkeypatch, capsys):
     # A test of notebooks in the same process may have loaded it.
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     words = ["stream", "-k", "copy", "-t", "1"]

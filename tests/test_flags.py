@@ -130,15 +130,13 @@ def left_out_of(flags: str, folder: Path) -> tuple[str, list[str]]:
         ("", ""),
     ],
 )
-def test_words_that_change_what_a_kernel_is_are_left_out(
-    tmp_path: Path, flags: str, kept: str
-) -> None:
+def test_words_that_change_what_a_kernel_is_are_left_out(tmp_path, flags, kept):
     found, said = left_out_of(flags, tmp_path)
     assert found == kept
     assert set(said) == {*flags.split()} - {*kept.split()}
 
 
-def test_the_level_of_the_user_is_that_of_kernels_and_records(tmp_path: Path) -> None:
+def test_the_level_of_the_user_is_that_of_kernels_and_records(tmp_path):
     build = Build(tmp_path, {"CXXFLAGS": f"{USUAL} -O1", "LDFLAGS": "-Wl,-O1 -flto -ffast-math"})
     for left in ("-march=nocona", "-fstack-protector-strong", "-flto=auto", "-ffast-math"):
         assert left in build.said
@@ -149,7 +147,7 @@ def test_the_level_of_the_user_is_that_of_kernels_and_records(tmp_path: Path) ->
     assert not {"-flto", "-ffast-math"} & {*shlex.split(build.commands()[MODULE])}
 
 
-def test_ofast_reorders_arithmetic_of_kernels_alone(tmp_path: Path) -> None:
+def test_ofast_reorders_arithmetic_of_kernels_alone(tmp_path):
     build = Build(tmp_path, {}, CMAKE_CXX_FLAGS="-Ofast", MEMKERN_MPI="AUTO")
     assert build.flags() == "-Ofast -DNDEBUG" and not build.said.count("left out")
     every = {name: text for name, text in build.commands().items() if name.endswith(".cpp.o")}
@@ -179,7 +177,7 @@ def test_ofast_reorders_arithmetic_of_kernels_alone(tmp_path: Path) -> None:
         ("-O1", {"CMAKE_BUILD_TYPE": "Debug"}, "-O1 -g"),
     ],
 )
-def test_one_level_counts(tmp_path: Path, flags: str, options: dict[str, str], found: str) -> None:
+def test_one_level_counts(tmp_path, flags, options, found):
     source = (ROOT / "cpp" / "cmake" / "flags.cmake").read_text()
     given = {
         "CMAKE_BUILD_TYPE": "Release",
@@ -203,7 +201,7 @@ def test_one_level_counts(tmp_path: Path, flags: str, options: dict[str, str], f
 
 
 @pytest.mark.skipif(not X86, reason="names flags of x86-64")
-def test_flags_that_a_wrapper_appends_are_taken_back_or_refused(tmp_path: Path) -> None:
+def test_flags_that_a_wrapper_appends_are_taken_back_or_refused(tmp_path):
     wrapper = tmp_path / "c++"
     for appended in ("-march=haswell", "-march=haswell -mavx2 -ffast-math"):
         wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("c++")} "$@" {appended}\n')
@@ -217,7 +215,7 @@ def test_flags_that_a_wrapper_appends_are_taken_back_or_refused(tmp_path: Path) 
         assert not re.search(r"define __(SSE3|AVX2?|BMI2?|FAST_MATH)__", said), appended
 
 
-def test_loading_a_module_leaves_the_arithmetic_of_the_process(tmp_path: Path) -> None:
+def test_loading_a_module_leaves_the_arithmetic_of_the_process(tmp_path):
     # The constructor stands for that of a compiler that links with -ffast-math.
     (tmp_path / "module.cpp").write_text(
         '#include "python/loading.hpp"\n'

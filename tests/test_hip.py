@@ -36,14 +36,14 @@ def compiled(
 @pytest.mark.release
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.parent.name)
-def test_kernels_compile_for_amd(source: Path, architecture: str, tmp_path: Path) -> None:
+def test_kernels_compile_for_amd(source, architecture, tmp_path):
     done = compiled(source, tmp_path / "kernels.o", architecture)
     assert done.returncode == 0, done.stderr[-4000:]
     assert (tmp_path / "kernels.o").stat().st_size > 1000
 
 
 @pytest.mark.release
-def test_only_the_chase_through_l2_bypasses_the_first_cache(tmp_path: Path) -> None:
+def test_only_the_chase_through_l2_bypasses_the_first_cache(tmp_path):
     source = TREE / "cpp" / "families" / "latency" / "gpu.cu"
     done = compiled(source, tmp_path / "code.s", "gfx90a", "--cuda-device-only", "-S")
     assert done.returncode == 0, done.stderr[-4000:]

@@ -22,7 +22,7 @@ def compiling(folder: Path, number: int) -> Progress:
     return progress
 
 
-def test_the_time_left_is_that_of_the_objects_left(tmp_path: Path) -> None:
+def test_the_time_left_is_that_of_the_objects_left(tmp_path):
     progress = compiling(tmp_path, 4)
     for k in range(4):
         progress.read(
@@ -34,14 +34,14 @@ def test_the_time_left_is_that_of_the_objects_left(tmp_path: Path) -> None:
     assert progress.sentence(201.0) == "installing packages"
 
 
-def test_what_was_compiled_before_takes_no_time(tmp_path: Path) -> None:
+def test_what_was_compiled_before_takes_no_time(tmp_path):
     progress = compiling(tmp_path, 4)
     progress.read(f"  [1/2] Building CXX object {OBJECTS[1].replace('x', 'x0')}\n", 12.0)
     # The mean of the seven objects of which one is left.
     assert progress.sentence(12.0) == "compiled 1 of 2 objects, about 0:05 left"
 
 
-def test_the_output_is_shown_if_the_command_fails(tmp_path: Path) -> None:
+def test_the_output_is_shown_if_the_command_fails(tmp_path):
     def run(code: int) -> subprocess.CompletedProcess[str]:
         program = f"import sys; print('[1/1] x'); print('why', file=sys.stderr); sys.exit({code})"
         (tmp_path / "build.ninja").touch()

@@ -26,20 +26,20 @@ def included_by(source: Path) -> list[str]:
     return re.findall(r'#include "([^"]+)"', source.read_text())
 
 
-def test_every_source_belongs_to_a_layer() -> None:
+def test_every_source_belongs_to_a_layer():
     assert len(SOURCES) > 50
     assert {source.relative_to(CPP).parts[0] for source in SOURCES} == {*LAYERS}
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_includes_point_one_way(layer: str) -> None:
+def test_includes_point_one_way(layer):
     for source in (s for s in SOURCES if s.relative_to(CPP).parts[0] == layer):
         for included in included_by(source):
             first = included.partition("/")[0]
             assert first in (layer, *LAYERS[layer], "hwy"), f"{source} includes {included}"
 
 
-def test_no_sources_include_each_other() -> None:
+def test_no_sources_include_each_other():
     # A header and the source with the same name are one unit.
     units: dict[str, set[str]] = {}
     for source in SOURCES:
@@ -49,7 +49,7 @@ def test_no_sources_include_each_other() -> None:
     assert tuple(graphlib.TopologicalSorter(graph).static_order())
 
 
-def test_families_include_only_themselves_and_what_is_shared() -> None:
+def test_families_include_only_themselves_and_what_is_shared():
     for source in (s for s in SOURCES if s.relative_to(CPP).parts[0] == "families"):
         shared = (source.parent.name, "streaming")
         for included in included_by(source):
@@ -57,13 +57,13 @@ def test_families_include_only_themselves_and_what_is_shared() -> None:
             assert parts[0] != "families" or parts[1] in shared, f"{source} includes {included}"
 
 
-def test_only_the_bindings_include_python() -> None:
+def test_only_the_bindings_include_python():
     for source in SOURCES:
         includes = "pybind11" in source.read_text() or "Python.h" in source.read_text()
         assert includes <= (source.parent.name == "python"), source
 
 
-def test_bodies_use_neither_clocks_nor_threads() -> None:
+def test_bodies_use_neither_clocks_nor_threads():
     bodies = [p for p in SOURCES if re.match(r"(cpu|gpu)\w*[.-]", p.name)]
     assert len(bodies) > 10
     for source in bodies:
@@ -91,7 +91,7 @@ HEAVY = (
     ],
     ids=["analysis", "cli"],
 )
-def test_large_libraries_are_imported_when_they_are_used(modules: str, unwanted: str) -> None:
+def test_large_libraries_are_imported_when_they_are_used(modules, unwanted):
     code = (
         "import importlib, sys\n"
         f"for name in {modules.split()}: importlib.import_module('memkern.' + name)\n"

@@ -46,9 +46,7 @@ FIRST_VERSION = {
         (COMMIT | {"proc/sys/vm/overcommit_memory": "2\n"}, 5 * 1024),
     ],
 )
-def test_the_smallest_limit_counts_as_in_the_extension(
-    tmp_path: Path, tree: dict[str, str], expected: int | None
-) -> None:
+def test_the_smallest_limit_counts_as_in_the_extension(tmp_path, tree, expected):
     groups = {"proc/self/cgroup": "4:memory:/b\n0::/a\n", "proc/self/mounts": MOUNTS}
     groups |= {
         path if path.startswith("proc") else f"sys/fs/cgroup/{path}": text
@@ -60,14 +58,14 @@ def test_the_smallest_limit_counts_as_in_the_extension(
     assert found == _memkern.memory_limit(str(tmp_path))[0]
 
 
-def test_an_address_space_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_space_limit_counts(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (2**62, 2**62))
     assert memory_left()[1] != "address space limit (ulimit -v)"
     monkeypatch.setattr(resource, "getrlimit", lambda which: (1000, 1000))
     assert memory_left() == (0, "address space limit (ulimit -v)")
 
 
-def test_a_limit_of_data_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_data_counts(monkeypatch):
     endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     most = {resource.RLIMIT_DATA: (1000, 1000)}
     monkeypatch.setattr(resource, "getrlimit", lambda which: most.get(which, endless))
@@ -80,9 +78,7 @@ def test_a_limit_of_data_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ulimit" not in memory_left()[1]
 
 
-def test_unknown_memory_is_a_number_of_bytes(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_memory_is_a_number_of_bytes(capsys, monkeypatch):
     unknown = (UNLIMITED_B, "nothing")
     endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     monkeypatch.setattr(limits, "read_text", lambda root, path: None)
@@ -101,7 +97,7 @@ def test_unknown_memory_is_a_number_of_bytes(
     assert facts["memory_available_B"] is None
 
 
-def test_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_too_much_memory_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(limits, "memory_left", lambda: (3e9, "the test"))
     check_memory(3e9, "this")
     with refused(r"^this needs about 4 GB of memory, but the test leaves 3 GB$"):
@@ -113,7 +109,7 @@ def test_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         files.read(sparse)
 
 
-def test_an_endless_stream_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_stream_is_refused(monkeypatch):
     monkeypatch.setattr(files, "_MOST_STREAMED_B", 1000)
     with refused("^/dev/zero must be a regular file, or end after at most 1000 bytes$"):
         files.read(Path("/dev/zero"))
@@ -144,9 +140,7 @@ def control_groups(root: Path, tree: dict[str, str]) -> None:
         ({"unified/a/cpu.max": "soon\n"}, None),
     ],
 )
-def test_the_smallest_quota_of_processor_time_counts(
-    tmp_path: Path, tree: dict[str, str], quota: float | None
-) -> None:
+def test_the_smallest_quota_of_processor_time_counts(tmp_path, tree, quota):
     control_groups(tmp_path, tree)
     found_quota = processor_quota(tmp_path)
     assert (found_quota and found_quota.processors) == quota
@@ -170,8 +164,6 @@ def test_the_smallest_quota_of_processor_time_counts(
         ({"unified/a/cpu.stat": "throttled_usec\nthrottled_usec x\n"}, math.nan),
     ],
 )
-def test_the_time_for_which_quotas_stopped_processors(
-    tmp_path: Path, tree: dict[str, str], seconds: float
-) -> None:
+def test_the_time_for_which_quotas_stopped_processors(tmp_path, tree, seconds):
     control_groups(tmp_path, tree)
     assert throttled_s(tmp_path) == pytest.approx(seconds, nan_ok=True)

@@ -12,7 +12,7 @@ from faults import FAULTS, Fault
 from mutations import ROOT
 
 
-def test_every_fault_has_one_place() -> None:
+def test_every_fault_has_one_place():
     mutations.check_places()
     for fault in FAULTS:
         assert fault.before != fault.after, fault.what
@@ -44,7 +44,7 @@ def selects(expression: str, name: str) -> bool:
     return bool(eval(re.sub(r"[\w.]+", value, expression)))
 
 
-def test_every_fault_names_tests_that_make_test_runs() -> None:
+def test_every_fault_names_tests_that_make_test_runs():
     programs = {path.stem for path in (ROOT / "tests" / "cpp").glob("*_test.cpp")}
     for fault in FAULTS:
         assert fault.programs or fault.python, fault.what
@@ -79,7 +79,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_run_with_all_tests_goes_on_where_it_ended(tree: Path) -> None:
+def test_a_run_with_all_tests_goes_on_where_it_ended(tree):
     state, command = tree / "state", [sys.executable, "-c", COMMAND]
 
     def missed(drawn: tuple[Fault, ...], seed: int = 1) -> list[str]:
@@ -112,13 +112,13 @@ time.sleep(600)
 """
 
 
-def test_a_run_with_all_tests_ends_with_the_first_stage_that_fails(tree: Path) -> None:
+def test_a_run_with_all_tests_ends_with_the_first_stage_that_fails(tree):
     (tree / "tools").mkdir()
     shutil.copy(ROOT / "tools" / "stages.py", tree / "tools")
     assert mutations.failures(tree, [sys.executable, "-c", STAGES]) == ["tests.a.test_a"]
 
 
-def test_a_run_with_all_tests_needs_tests_that_pass(tree: Path) -> None:
+def test_a_run_with_all_tests_needs_tests_that_pass(tree):
     (tree / "python" / "a.py").write_text("one = 2\n")
     with pytest.raises(SystemExit, match=r"without any fault: tests\.a\.test_a"):
         mutations.try_with_all_tests(tree, (), 1, None, [sys.executable, "-c", COMMAND])
@@ -126,7 +126,7 @@ def test_a_run_with_all_tests_needs_tests_that_pass(tree: Path) -> None:
         mutations.failures(tree, ["false"])
 
 
-def test_a_place_is_in_one_file(tree: Path) -> None:
+def test_a_place_is_in_one_file(tree):
     for wrong in (Fault("", "three", "", ""), Fault("", " = ", "", "")):
         with pytest.raises(SystemExit, match=r"in [02] places"):
             mutations.place(wrong, mutations.sources(tree))

@@ -36,7 +36,7 @@ def diff() -> str:
     return str(found)
 
 
-def test_the_diff_is_short() -> None:
+def test_the_diff_is_short():
     files = re.findall(r"(?m)^\+\+\+ b/(.*)$", diff())
     assert len(files) == 2
     assert len(re.findall(r"(?m)^\+(?!\+\+)", diff())) <= 12
@@ -61,13 +61,13 @@ def use(module: Path, tree: Path, *variants: str) -> None:
     )
 
 
-def test_the_diff_makes_a_kernel(tmp_path: Path) -> None:
+def test_the_diff_makes_a_kernel(tmp_path):
     tree = patched(tmp_path)
     use(linked(tree, tmp_path, "loops", "scalar", like="loops"), tree, "scalar")
 
 
 @pytest.mark.release
-def test_a_tree_with_the_diff_is_built(tmp_path: Path) -> None:
+def test_a_tree_with_the_diff_is_built(tmp_path):
     cmake = shutil.which("cmake")
     if cmake is None or not (ROOT / "cpp").exists():
         pytest.fail("cmake and the sources are needed: make test has them")

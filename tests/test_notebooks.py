@@ -11,12 +11,12 @@ from nbclient import NotebookClient
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 
 
-def test_there_are_notebooks() -> None:
+def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
 @pytest.mark.parametrize("path", once_a_kind(NOTEBOOKS, name=lambda path: path.stem))
-def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_runs(path, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     # debugpy, which older clients import, sets it for the whole process.
     monkeypatch.setenv("PYDEVD_USE_FRAME_EVAL", "NO")

@@ -35,12 +35,12 @@ def arguments(docstring: str) -> list[str]:
     return [name for name in re.findall(r"(\w+): ", inside) if name != "self"]
 
 
-def test_every_file_of_the_package_is_installed() -> None:
+def test_every_file_of_the_package_is_installed():
     assert files(INSTALLED) == files(TREE)
     assert {"py.typed", "_memkern.pyi"} <= files(INSTALLED)
 
 
-def test_the_stub_matches_the_extension() -> None:
+def test_the_stub_matches_the_extension():
     stub = ast.parse((TREE / "_memkern.pyi").read_text())
     functions = {node.name: node for node in stub.body if isinstance(node, ast.FunctionDef)}
     (prepared,) = (node for node in stub.body if isinstance(node, ast.ClassDef))
@@ -59,7 +59,7 @@ def test_the_stub_matches_the_extension() -> None:
 
 
 @pytest.mark.parametrize("name", ["Highway", "hwloc"])
-def test_a_named_archive_must_be_the_pinned_one(tmp_path: Path, name: str) -> None:
+def test_a_named_archive_must_be_the_pinned_one(tmp_path, name):
     source = TREE.parent.parent / "cpp" / "cmake" / "dependencies.cmake"
     function = re.search(r"function\(memkern_source.*?endfunction\(\)", source.read_text(), re.S)
     pinned = re.search(rf"set\({name.lower()}_sha256 (\w+)\)", source.read_text())
@@ -94,9 +94,7 @@ def test_a_named_archive_must_be_the_pinned_one(tmp_path: Path, name: str) -> No
         ("OFF", "ON", ["MEMKERN_SHMEM is ON but there is no oshc++"]),
     ],
 )
-def test_one_warning_names_the_modules_for_ranks_that_are_not_built(
-    tmp_path: Path, mpi: str, shmem: str, said: list[str]
-) -> None:
+def test_one_warning_names_the_modules_for_ranks_that_are_not_built(tmp_path, mpi, shmem, said):
     rules = TREE.parent.parent / "cpp" / "cmake" / "ranks.cmake"
     (tmp_path / "cpp" / "core").mkdir(parents=True)
     (tmp_path / "cpp" / "core" / "limits.cpp").touch()

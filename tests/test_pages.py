@@ -22,7 +22,7 @@ def written(paths: list[Path]) -> str:
     return "".join(path.read_text() for path in paths)
 
 
-def test_each_kernel_has_its_facts(tmp_path: Path) -> None:
+def test_each_kernel_has_its_facts(tmp_path):
     made = kernels.write(tmp_path)
     pages = {path.stem: path.read_text() for path in made}
     assert len(pages) == 1 + len({name.partition(".")[0] for name in registry()})
@@ -38,7 +38,7 @@ def test_each_kernel_has_its_facts(tmp_path: Path) -> None:
     assert {path.stem for path in kernels.NOTES.glob("*.md")} <= set(pages)
 
 
-def test_each_option_of_each_verb_is_described(tmp_path: Path) -> None:
+def test_each_option_of_each_verb_is_described(tmp_path):
     pages = {path.stem: path.read_text() for path in shell.write(tmp_path)}
     common = pages.pop("measuring")
     verbs = "".join(pages.values())
@@ -51,7 +51,7 @@ def test_each_option_of_each_verb_is_described(tmp_path: Path) -> None:
             assert re.search(rf"`(?:[^`]+, )?--{option}[ `]", section + shared), (verb, option)
 
 
-def test_every_column_and_paper_is_listed(tmp_path: Path) -> None:
+def test_every_column_and_paper_is_listed(tmp_path):
     page = written(columns.write(tmp_path))
     assert all(f"\n| `{name}` | " in page for name in COLUMNS)
     page = written(papers.write(tmp_path))
@@ -59,7 +59,7 @@ def test_every_column_and_paper_is_listed(tmp_path: Path) -> None:
     assert "| figure 3 | [`figure spatter-fig3`](#figure-spatter-fig3) | published |" in page
 
 
-def test_options_of_all_cases_are_described_once(tmp_path: Path) -> None:
+def test_options_of_all_cases_are_described_once(tmp_path):
     described = shared.without_shared(mk.gather.__doc__)
     assert "\ncount : int" in described and "memkern.Knobs" in described
     assert not re.search(r"^(threads|pages|runs)\b", described, re.MULTILINE)
@@ -71,20 +71,20 @@ def test_options_of_all_cases_are_described_once(tmp_path: Path) -> None:
     assert "   * - :py:obj:`gather <memkern.gather>`\n     - Case of ``A[:]" in index
 
 
-def test_a_notebook_becomes_a_page(tmp_path: Path) -> None:
+def test_a_notebook_becomes_a_page(tmp_path):
     pages = {path.stem: path.read_text() for path in notebooks.write(tmp_path)}
     assert pages["gather_scatter"].startswith("# Gather and scatter on this machine\n")
     assert "\n```python\nimport memkern as mk\n" in pages["gather_scatter"]
     assert "\ngather_scatter\n" in pages["index"]
 
 
-def test_each_figure_has_records_or_none() -> None:
+def test_each_figure_has_records_or_none():
     published = {name for name, origin in figures.origins.items() if origin.published}
     for name in set(figures) - published - set(drawn._NONE):
         assert any(name.startswith(start) for start in drawn._RECORDS), name
 
 
-def test_a_picture_says_whether_its_records_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_says_whether_its_records_are_made_up(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     figure, about = drawn.drawn("spatter-fig3") or (None, "")
     assert figure is not None and about == drawn.PUBLISHED
@@ -96,16 +96,14 @@ def test_a_picture_says_whether_its_records_are_made_up(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "name", once_a_kind(["spatter-delta", *sorted(set(figures) - {"spatter-delta", *drawn._NONE})])
 )
-def test_no_two_entries_of_a_legend_look_the_same(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_two_entries_of_a_legend_look_the_same(name, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     figure, _ = drawn.drawn(name) or (None, "")
     assert figure is not None
     assert_entries_differ(figure)
 
 
-def test_text_of_tables_is_literal(tmp_path: Path) -> None:
+def test_text_of_tables_is_literal(tmp_path):
     assert text.code("a|b") == "`a\\|b`" and text.code("") == ""
     assert text.cell("x_1 * <y>, as --threads") == "x\\_1 \\* \\<y\\>, as `--threads`"
     page = text.put(tmp_path / "a" / "page.md", "text")

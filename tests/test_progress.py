@@ -2,14 +2,10 @@
 
 import sys
 
-import pytest
-
 from memkern import progress
 
 
-def test_progress_without_a_terminal_is_printed_in_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_without_a_terminal_is_printed_in_lines(monkeypatch, capsys):
     clock = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)

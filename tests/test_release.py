@@ -61,7 +61,7 @@ def spack_recipe() -> tuple[type, list[tuple[str, dict[str, Any]]]]:
     return names["PyMemkern"], found
 
 
-def test_spack_s_recipe_has_the_dependencies_of_the_project() -> None:
+def test_spack_s_recipe_has_the_dependencies_of_the_project():
     _, found = spack_recipe()
     declared = project()
     named = declared["project"]
@@ -93,7 +93,7 @@ def test_spack_s_recipe_has_the_dependencies_of_the_project() -> None:
 
 
 @pytest.mark.parametrize("variants", [(), ("+cuda",), ("+cuda", "80", "90"), ("+mpi",)])
-def test_spack_s_recipe_passes_its_variants(variants: tuple[str, ...]) -> None:
+def test_spack_s_recipe_passes_its_variants(variants):
     architectures = variants[1:]
 
     class Spec:
@@ -111,7 +111,7 @@ def test_spack_s_recipe_passes_its_variants(variants: tuple[str, ...]) -> None:
     assert names.get("MEMKERN_CUDA_ARCHITECTURES") == (";".join(architectures) or None)
 
 
-def test_conda_s_recipe_has_the_dependencies_of_the_project() -> None:
+def test_conda_s_recipe_has_the_dependencies_of_the_project():
     recipe = (ROOT / "packaging" / "conda" / "recipe.yaml").read_text()
     declared = project()
     named = declared["project"]
@@ -136,12 +136,12 @@ def test_conda_s_recipe_has_the_dependencies_of_the_project() -> None:
     assert f"summary: {named['description'].partition(':')[0]}" in recipe
 
 
-def test_the_makefile_installs_the_declared_build_requirements() -> None:
+def test_the_makefile_installs_the_declared_build_requirements():
     (line,) = re.findall(r"^BUILD_REQUIRES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert shlex.split(line) == project()["build-system"]["requires"]
 
 
-def test_the_declared_python_releases_are_those_of_the_wheels() -> None:
+def test_the_declared_python_releases_are_those_of_the_wheels():
     declared = project()
     prefix = "Programming Language :: Python :: "
     classifiers = declared["project"]["classifiers"]
@@ -152,7 +152,7 @@ def test_the_declared_python_releases_are_those_of_the_wheels() -> None:
 
 
 @pytest.mark.parametrize("name", ["Containerfile", "apptainer.def"])
-def test_images_have_the_libraries_of_the_build(name: str) -> None:
+def test_images_have_the_libraries_of_the_build(name):
     # Debian's packages of the libraries to which those of install-system-packages.sh belong.
     text = (ROOT / "packaging" / name).read_text()
     assert text.count("tools/install-system-packages.sh") == 1
@@ -171,7 +171,7 @@ def sources(folder: Path) -> Path:
     return archive
 
 
-def test_the_archive_of_the_sources_has_the_files_of_the_tree(tmp_path: Path) -> None:
+def test_the_archive_of_the_sources_has_the_files_of_the_tree(tmp_path):
     words = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     there = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True)
     excluded = {".clang-format", ".clang-tidy", ".gitignore", ".pre-commit-config.yaml"}
@@ -186,7 +186,7 @@ def test_the_archive_of_the_sources_has_the_files_of_the_tree(tmp_path: Path) ->
 
 
 @pytest.mark.release
-def test_a_wheel_for_other_machines_is_small_and_has_one_module(tmp_path: Path) -> None:
+def test_a_wheel_for_other_machines_is_small_and_has_one_module(tmp_path):
     words = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
     subprocess.run(
         [*words, "--wheel-dir", str(tmp_path / "wheels"), str(sources(tmp_path))],
@@ -208,7 +208,7 @@ CHANGES = "# Changelog\n\n## Unreleased\n\n- New.\n\n## 0.9.3 (2026-12-01)\n\n- 
 
 
 @pytest.mark.parametrize("version", ["0.9.4", "0.10.0", "1.0.0"])
-def test_a_release_makes_a_section_of_the_unreleased_changes(version: str) -> None:
+def test_a_release_makes_a_section_of_the_unreleased_changes(version):
     changed = release.cut_changelog(CHANGES, version, DAY)
     section = f"## Unreleased\n\n## {version} (2027-01-31)\n\n- New.\n\n## 0.9.3"
     assert section in changed
@@ -231,14 +231,12 @@ def test_a_release_makes_a_section_of_the_unreleased_changes(version: str) -> No
     ],
     ids=["two numbers", "a leading zero", "the last one", "a gap", "no changes", "no heading"],
 )
-def test_a_release_without_a_next_version_or_changes_is_refused(
-    text: str, version: str, message: str
-) -> None:
+def test_a_release_without_a_next_version_or_changes_is_refused(text, version, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         release.cut_changelog(text, version, DAY)
 
 
-def test_a_release_writes_its_version_into_three_files(tmp_path: Path) -> None:
+def test_a_release_writes_its_version_into_three_files(tmp_path):
     for name in ("pyproject.toml", "CITATION.cff"):
         (tmp_path / name).write_text((ROOT / name).read_text())
     for version in ("0.9.4", "1.0.0"):  # the second replaces the date of the first
@@ -256,7 +254,7 @@ def test_a_release_writes_its_version_into_three_files(tmp_path: Path) -> None:
         assert cited.count("date-released") == 1
 
 
-def test_the_versions_of_the_tree_are_equal() -> None:
+def test_the_versions_of_the_tree_are_equal():
     version = project()["project"]["version"]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     cut = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
@@ -265,9 +263,7 @@ def test_the_versions_of_the_tree_are_equal() -> None:
     assert not cut[1:] or cut[1].partition(" ")[0] == version
 
 
-def test_recipes_get_the_version_and_the_hash_of_the_archive(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_recipes_get_the_version_and_the_hash_of_the_archive(tmp_path, capsys):
     archive = tmp_path / "memkern-1.2.3.tar.gz"
     archive.write_bytes(b"something")
     url = "https://its.home/memkern-1.2.3.tar.gz"

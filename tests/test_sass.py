@@ -165,9 +165,7 @@ def compiled(arch: str, folder: Path) -> Code:
 
 
 @pytest.mark.parametrize("op", [*MAPS, *SUMS])
-def test_loads_are_issued_before_the_first_value_is_used(
-    found: dict[str, list[sass.Instruction]], op: str
-) -> None:
+def test_loads_are_issued_before_the_first_value_is_used(found, op):
     read, arrays = (MAPS | SUMS)[op]
     values = 2 if op in MAPS else max(4 // arrays, 1)
     assert sass.loads_in_flight(found[op]) >= read * values
@@ -176,9 +174,7 @@ def test_loads_are_issued_before_the_first_value_is_used(
         assert sass.loads_in_flight(found[f"{op}4"]) >= read * (2 if arrays > 2 else 4)
 
 
-def test_indexed_kernels_load_four_elements_at_once(
-    found: dict[str, list[sass.Instruction]],
-) -> None:
+def test_indexed_kernels_load_four_elements_at_once(found):
     for op, (read, _) in INDEXED.items():
         assert sass.loads_in_flight(found[f"{op} by index"]) >= 4 * read, op
     for op in MOVES:
@@ -189,21 +185,17 @@ def test_indexed_kernels_load_four_elements_at_once(
         assert {"STS", "LDS"} <= {one.name for one in shared}, op
 
 
-def test_eight_columns_of_a_matrix_are_loaded_at_once(
-    found: dict[str, list[sass.Instruction]],
-) -> None:
+def test_eight_columns_of_a_matrix_are_loaded_at_once(found):
     # For each column, an element of the matrix and an element of the vector.
     assert sass.loads_in_flight(found[MATVEC]) >= 2 * 8
 
 
-def test_four_rows_of_a_stencil_are_loaded_at_once(
-    found: dict[str, list[sass.Instruction]],
-) -> None:
+def test_four_rows_of_a_stencil_are_loaded_at_once(found):
     # Six rows of one column, and four rows of each neighbouring column.
     assert sass.loads_in_flight(found[STENCIL]) >= 6 + 2 * 4
 
 
-def test_entries_of_a_mesh_are_loaded_at_once(found: dict[str, list[sass.Instruction]]) -> None:
+def test_entries_of_a_mesh_are_loaded_at_once(found):
     for kernel in GATHERS:
         code = found[kernel]
         staged = code[: [one.name for one in code].index("STS")]
@@ -216,16 +208,12 @@ def test_entries_of_a_mesh_are_loaded_at_once(found: dict[str, list[sass.Instruc
     assert sass.loads_in_flight(found["bs8"]) >= 8
 
 
-def test_as_many_loads_are_in_flight_as_there_are_chains(
-    found: dict[str, list[sass.Instruction]],
-) -> None:
+def test_as_many_loads_are_in_flight_as_there_are_chains(found):
     for chains in CHAINS:
         assert sass.loads_in_flight(found[f"chase of {chains}"]) == chains
 
 
-def test_chases_go_through_all_caches_or_through_l2(
-    found: dict[str, list[sass.Instruction]],
-) -> None:
+def test_chases_go_through_all_caches_or_through_l2(found):
     for chains in CHAINS:
         for l2, wanted in (("", "ca"), (" through L2", "cg")):
             loads = [one for one in found[f"chase of {chains}{l2}"] if one.name == "LDG"]
@@ -234,9 +222,7 @@ def test_chases_go_through_all_caches_or_through_l2(
             assert set(steps) == {wanted} and steps[wanted] >= chains
 
 
-def test_a_word_is_updated_once_in_the_wanted_order(
-    found: dict[str, list[sass.Instruction]],
-) -> None:
+def test_a_word_is_updated_once_in_the_wanted_order(found):
     kinds = ("RED", "ATOMG", "CAS", "MEMBAR", "MATCH")  # followed by order and scope
     for kernel, wanted in UPDATES.items():
         counted = Counter(one.name for one in found[kernel] if one.name.startswith(kinds))
@@ -246,9 +232,7 @@ def test_a_word_is_updated_once_in_the_wanted_order(
 
 
 @pytest.mark.parametrize("op", SUMS)
-def test_a_reduction_shuffles_and_counts_its_blocks_once(
-    found: dict[str, list[sass.Instruction]], op: str
-) -> None:
+def test_a_reduction_shuffles_and_counts_its_blocks_once(found, op):
     names = [one.name for one in found[op]]
     # Two words of a double in five steps, for warps and block, in every block and in the last one.
     assert names.count("SHFL") >= 2 * 5 * 4
@@ -257,9 +241,7 @@ def test_a_reduction_shuffles_and_counts_its_blocks_once(
     assert [name for name in names if name.startswith(kinds)] == ["MEMBAR.ALL.GPU", "ATOMG", "CCTL"]
 
 
-def test_no_integer_is_divided_for_any_deltas(
-    found: dict[str, list[sass.Instruction]], tmp_path: Path
-) -> None:
+def test_no_integer_is_divided_for_any_deltas(found, tmp_path):
     parts = {"MUFU", "I2F"}
     for name in MOVES_ANY:
         assert not [one for one in found[name] if one.name in {*parts, "CALL"}], name
@@ -270,18 +252,14 @@ def test_no_integer_is_divided_for_any_deltas(
 
 
 @pytest.mark.parametrize("fma", PEAKS)
-def test_an_iteration_of_peakflops_is_one_multiplication_and_addition(
-    found: dict[str, list[sass.Instruction]], fma: str
-) -> None:
+def test_an_iteration_of_peakflops_is_one_multiplication_and_addition(found, fma):
     # The loop's longest part without a branch: eight sums, unrolled four times.
     parts = " ".join(one.name for one in found[fma] if one.name).split("BRA")
     counted = max((Counter(part.split()) for part in parts), key=lambda part: part[fma])
     assert counted == {fma: 4 * 8}
 
 
-def test_loads_from_shared_memory_follow_each_other(
-    found: dict[str, list[sass.Instruction]],
-) -> None:
+def test_loads_from_shared_memory_follow_each_other(found):
     for word in ("unsigned int", "unsigned long"):
         code = found[f"banks of {word}"]
         # Each load waits for the previous one, and the compiler removed none.
@@ -290,12 +268,12 @@ def test_loads_from_shared_memory_follow_each_other(
         assert sass.loads_in_flight(code, "LDS") == 1
 
 
-def test_no_variable_is_in_local_memory(found: dict[str, list[sass.Instruction]]) -> None:
+def test_no_variable_is_in_local_memory(found):
     for name, code in found.items():
         assert not [one for one in code if one.name in ("LDL", "STL")], name
 
 
-def test_the_reader_counts_loads_until_one_is_used() -> None:
+def test_the_reader_counts_loads_until_one_is_used():
     def load(barrier: int) -> sass.Instruction:
         return sass.Instruction("LDG", barrier, 0)
 

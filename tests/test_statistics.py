@@ -457,7 +457,7 @@ def test_a_ratio_of_single_measurements_has_no_interval():
         ratio_interval([1, -1], [1, 2])
 
 
-def test_moderation_recovers_the_prior_of_variances() -> None:
+def test_moderation_recovers_the_prior_of_variances():
     rng = np.random.default_rng(5)
     freedom, prior_freedom, prior_variance = 4, 8.0, 0.02**2
     true = prior_variance * prior_freedom / rng.chisquare(prior_freedom, 4000)
@@ -468,7 +468,7 @@ def test_moderation_recovers_the_prior_of_variances() -> None:
     assert prior.freedom == pytest.approx(prior_freedom, rel=0.25)
 
 
-def test_equal_variances_are_moderated_to_one() -> None:
+def test_equal_variances_are_moderated_to_one():
     rng = np.random.default_rng(6)
     prior = statistics.moderate(1e-4 * rng.chisquare(4, 500) / 4, 4)
     assert prior is not None
@@ -478,7 +478,7 @@ def test_equal_variances_are_moderated_to_one() -> None:
     assert statistics.moderate([0.0, 0.0, 1e-4, 1e-4], 4) is None
 
 
-def test_the_interval_of_the_next_run_is_symmetric_on_logarithms() -> None:
+def test_the_interval_of_the_next_run_is_symmetric_on_logarithms():
     interval = statistics.next_run_interval(2.0, 0.1)
     assert interval.low == pytest.approx(2 * math.exp(-0.1))
     assert interval.high == pytest.approx(2 * math.exp(0.1))
@@ -487,7 +487,7 @@ def test_the_interval_of_the_next_run_is_symmetric_on_logarithms() -> None:
     assert statistics.factor_of(interval.relative_half_width) == pytest.approx(math.exp(0.1))
 
 
-def test_widths_beyond_20_percent_are_factors_or_ends() -> None:
+def test_widths_beyond_20_percent_are_factors_or_ends():
     assert statistics.half_width(0.0312) == "±3.1 %" and statistics.half_width(math.nan) == ""
     assert statistics.half_width(0.194, "{}") == "19"
     assert statistics.half_width(64.6) == "×÷129" and statistics.half_width(1.0) == "×÷2.4"
@@ -511,5 +511,5 @@ def test_widths_beyond_20_percent_are_factors_or_ends() -> None:
         (-217.4, 0.65, "-220"), (math.inf, 0.1, "∞"), (math.nan, 0.1, "nan"),
     ],
 )  # fmt: skip
-def test_figures_that_the_interval_makes_meaningless_are_left_out(value, relative, text) -> None:
+def test_figures_that_the_interval_makes_meaningless_are_left_out(value, relative, text):
     assert statistics.meaningful(value, relative) == text

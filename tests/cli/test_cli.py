@@ -6,7 +6,6 @@ import json
 import math
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -21,7 +20,7 @@ from memkern.machine import remote
 from memkern.results.ratios import turns_of
 
 
-def test_spatter_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spatter_prints_a_table(capsys):
     out, err = output_of(capsys, "spatter", "-p", "UNIFORM:8:4:NR", "-k", "Gather", *SMALL)
     header, row, scope, peer = out.splitlines()
     assert "GB/s" in header and peer.startswith("differences from Spatter: ")
@@ -30,7 +29,7 @@ def test_spatter_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""
 
 
-def test_json_is_the_only_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_only_output(capsys):
     (record,) = measured(capsys, "spatter", "-pUNIFORM:8:4", "-d8", "-kscatter", *SMALL)
     assert record["kernel"] == "spatter.scatter"
     assert (record["delta"], record["count"], record["threads"]) == ("8", 256, 1)
@@ -38,9 +37,7 @@ def test_json_is_the_only_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert record["rate_GAMS"] is None
 
 
-def test_a_budget_or_a_precision_replaces_the_number_of_runs(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_budget_or_a_precision_replaces_the_number_of_runs(capsys):
     assert knobs_of(argparse.Namespace(budget=2.0)) == {"budget_s": 2.0, "runs": None}
     assert knobs_of(argparse.Namespace(precision=5.0)) == {
         "precision": 0.05,
@@ -65,7 +62,7 @@ def test_a_budget_or_a_precision_replaces_the_number_of_runs(
     assert knobs_of(argparse.Namespace()) == {}
 
 
-def test_long_options_of_both_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_long_options_of_both_programs(capsys, tmp_path):
     target = tmp_path / "out.csv"
     records = measured(
         capsys,
@@ -86,7 +83,7 @@ def test_long_options_of_both_programs(capsys: pytest.CaptureFixture[str], tmp_p
     assert len(mk.load(target)) == 2
 
 
-def test_spatter_file_runs_unchanged(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_spatter_file_runs_unchanged(capsys, tmp_path):
     one, two = "UNIFORM:8:1:NR", "UNIFORM:8:2:NR"
     configs = [
         {"pattern": one, "kernel": "Gather", "count": 64},
@@ -129,9 +126,7 @@ SHORT = ("--runs", "2", "-t", "1")
         (("raider", "-k", "sg_add,copy", "-n", "1000"), ["raider.sg_add", "raider.copy"]),
     ],
 )
-def test_streaming_verbs(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], kernels: list[str]
-) -> None:
+def test_streaming_verbs(capsys, words, kernels):
     records = measured(capsys, *words, *SHORT)
     assert [record["kernel"] for record in records] == kernels
     assert all(record["valid"] for record in records)
@@ -140,9 +135,7 @@ def test_streaming_verbs(
     assert ("K 2, N 3" if "--degree" in words else "1000 ") in out
 
 
-def test_stream_without_a_kernel_prints_the_table_of_stream(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_stream_without_a_kernel_prints_the_table_of_stream(capsys, tmp_path):
     target = tmp_path / "rotation.parquet"
     out, _ = output_of(capsys, "stream", "-n", "1000", "-t", "1", "-o", str(target))
     lines = out.splitlines()
@@ -166,16 +159,14 @@ def test_stream_without_a_kernel_prints_the_table_of_stream(
 
 
 @pytest.mark.parametrize("words", [("stream", "-k", "copy", "-n", "512"), ("spatter", "-p", "0,1")])
-def test_a_number_of_runs_is_kept_beside_a_budget(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
-) -> None:
+def test_a_number_of_runs_is_kept_beside_a_budget(capsys, words):
     words = (*words, "-t", "1", "--runs", "2", "--budget", "1", "--json")
     code, out, _ = run(capsys, *words)
     (record,) = json.loads(out)
     assert (code, record["samples"], record["stop"]) == (0, 2, "runs")
 
 
-def test_sizes_and_lists_of_knobs_are_combined(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sizes_and_lists_of_knobs_are_combined(capsys):
     words = ("loops", "-k", "copy,dot", "--sizes", "16KiB:64KiB:3", "--unroll", "1,4", "-t", "1,2")
     records = measured(capsys, *words, "--variant", "simd", "--runs", "2")
     assert len(records) == 2 * 3 * 2 * 2
@@ -184,7 +175,7 @@ def test_sizes_and_lists_of_knobs_are_combined(capsys: pytest.CaptureFixture[str
     assert {(r["unroll"], r["threads"]) for r in records} == {(1, 1), (1, 2), (4, 1), (4, 2)}
 
 
-def test_stencils_by_layer_condition(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stencils_by_layer_condition(capsys):
     words = ("loops", "--layer-condition", "L1,memory", "-n", "2000000", *SHORT)
     held, broken = measured(capsys, *words)
     assert (held["layer_condition"], broken["layer_condition"]) == ("L1", "memory")
@@ -192,7 +183,7 @@ def test_stencils_by_layer_condition(capsys: pytest.CaptureFixture[str]) -> None
     assert held["kernel"] == broken["kernel"] == "loops.stencil"
 
 
-def test_indices_come_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_indices_come_from_a_file(capsys, tmp_path):
     source = tmp_path / "idx.txt"
     source.write_text("3\n1\n0\n2\n")
     words = ("raider", "-k", "scatter_copy", "-n", "4", "--pattern", str(source), *SHORT)
@@ -203,9 +194,7 @@ def test_indices_come_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert run(capsys, *words, "--allow-repeats")[0] == 0
 
 
-def test_barrier_verb(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_barrier_verb(capsys, tmp_path, monkeypatch):
     # The tests of barriers cover the processes for each kind.
     monkeypatch.setattr(barrier, "_measure_in_new_process", barrier.measure_here)
     target = tmp_path / "barrier.csv"
@@ -216,7 +205,7 @@ def test_barrier_verb(
     assert record["barrier"] == "spin"
 
 
-def test_suite_and_tune(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_suite_and_tune(capsys, tmp_path):
     words = ("suite", "nekbone", "--footprint", "1e5", "--runs", "2", "-t", "1")
     names = [record["name"] for record in measured(capsys, *words)]
     assert names == [f"NEKBONE-G{n}" for n in range(3)]
@@ -231,7 +220,7 @@ def test_suite_and_tune(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert mk.load(target).records[-1]["tune_step"] == "best"
 
 
-def test_tune_searches_lists_and_keeps_single_values(capsys: Any, tmp_path: Path) -> None:
+def test_tune_searches_lists_and_keeps_single_values(capsys, tmp_path):
     target = tmp_path / "search.json"
     words = "-k stream.triad --set elements=1000 -t 1 --variant simd --pages 4k --prefetch 0,8,16"
     out, _ = output_of(capsys, *f"tune {words} --budget 4 -o {target}".split())
@@ -243,7 +232,7 @@ def test_tune_searches_lists_and_keeps_single_values(capsys: Any, tmp_path: Path
     assert "--prefetch" in out.splitlines()[-3] and "--pages" not in out.splitlines()[-3]
 
 
-def test_tune_takes_any_kernel(capsys: Any, tmp_path: Path) -> None:
+def test_tune_takes_any_kernel(capsys, tmp_path):
     target = tmp_path / "search.json"
     words = "-k raider.gather_copy --set elements=500 --set pattern=stride1"
     out, _ = output_of(capsys, *f"tune {words} -t 1 --budget 0.5 -o {target}".split())
@@ -271,7 +260,7 @@ footprint_B = 1e5
 """
 
 
-def test_sweep_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_sweep_file(capsys, tmp_path):
     path = tmp_path / "sweep.toml"
     path.write_text(SWEEP.replace("[0, 4]]", '"0,4"]').replace("count = 64\n", ""))
     target = tmp_path / "out.db"
@@ -285,9 +274,7 @@ def test_sweep_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert {(r["samples"], r["variant"]) for r in fewer} == {(3, "auto")}
 
 
-def test_the_command_line_overrides_a_sweep_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_command_line_overrides_a_sweep_file(capsys, tmp_path):
     path = tmp_path / "sweep.toml"
     path.write_text(
         "repeats = 2\n[[case]]\nkernel = 'gather'\npattern = '0'\ncount = 64\nruns = 1\n"
@@ -317,15 +304,13 @@ def test_the_command_line_overrides_a_sweep_file(
         (f"repeats = {'9' * 5000}\n[[case]]\nkernel='gather'\npattern='0'", "is not TOML"),
     ],
 )
-def test_bad_sweep_files(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, culprit: str
-) -> None:
+def test_bad_sweep_files(capsys, tmp_path, text, culprit):
     path = tmp_path / "bad.toml"
     path.write_text(text)
     assert culprit in refused_words(capsys, "sweep", str(path))
 
 
-def test_figures_and_tables_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_figures_and_tables_by_name(capsys, tmp_path):
     out, _ = output_of(capsys, "figure", "--list")
     for number in (3, 5, 6, 7, 8, 9):
         assert f"spatter-fig{number}" in out
@@ -336,14 +321,12 @@ def test_figures_and_tables_by_name(capsys: pytest.CaptureFixture[str], tmp_path
     assert "Skylake" in out
 
 
-def test_numbers_of_tables_are_in_full_from_1000_on() -> None:
+def test_numbers_of_tables_are_in_full_from_1000_on():
     frame = pd.DataFrame({"B": [2200.0, 0.53333, 1e-7, math.nan]})
     assert table_text(frame).split() == ["B", "2200", "0.533", "1e-07"]
 
 
-def test_only_the_last_value_of_an_option_counts_and_the_user_is_told(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_only_the_last_value_of_an_option_counts_and_the_user_is_told(capsys):
     words = ("spatter", "-p", "UNIFORM:8:1", "--pattern=UNIFORM:8:4", *SMALL)
     out, err = output_of(capsys, *words)
     assert "UNIFORM:8:4" in out and "UNIFORM:8:1" not in out
@@ -355,9 +338,7 @@ def test_only_the_last_value_of_an_option_counts_and_the_user_is_told(
     assert "more than once" not in run(capsys, "figure", "spatter-fig3", *several)[2]
 
 
-def test_info_describes_the_machine_and_the_build(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_info_describes_the_machine_and_the_build(capsys, monkeypatch):
     monkeypatch.setattr(remote, "is_built", lambda name: name == "mpi")
     out, _ = output_of(capsys, "info")
     for word in ("processor", "caches", "pages", "pinning", "instruction sets", "openmp", "cuda"):
@@ -368,13 +349,11 @@ def test_info_describes_the_machine_and_the_build(
     assert facts["environment"]["machine"]["model"] in out
 
 
-def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version(capsys):
     assert run(capsys, "--version")[1] == f"memkern {mk.__version__}\n"
 
 
-def test_only_the_verb_that_is_asked_for_gets_its_options(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_verb_that_is_asked_for_gets_its_options(capsys, monkeypatch):
     added: list[str] = []
     add = argparse._ActionsContainer.add_argument  # of parsers and groups
 
@@ -400,7 +379,7 @@ def test_only_the_verb_that_is_asked_for_gets_its_options(
     assert run(capsys, "--version", "columns", "time_s", "--json")[0] == 0
 
 
-def test_a_kernel_after_its_verb_is_recognized(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_after_its_verb_is_recognized(capsys):
     code, _, err = run(capsys, "stream", "triad")
     assert code == 2 and "unrecognized arguments: triad: did you mean --kernel triad?" in err
 
@@ -413,12 +392,7 @@ def few_cases(*how: Any) -> list[mk.Case]:
 
 
 @pytest.mark.parametrize("whole", once_a_kind([False, True]))
-def test_report_end_to_end(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    whole: bool,
-) -> None:
+def test_report_end_to_end(capsys, tmp_path, monkeypatch, whole):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     if not whole:
         monkeypatch.setattr("memkern.report.cases.report_cases", few_cases)
@@ -459,9 +433,7 @@ def test_report_end_to_end(
     assert all(name in html for name in names)
 
 
-def test_records_figures_and_reports_take_a_machine_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_figures_and_reports_take_a_machine_file(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     records = tmp_path / "x.json"
     words = ["stream", "-k", "triad,copy", "-n", "4096", "-t", "1", "-q", "-o", str(records)]
@@ -531,7 +503,7 @@ def test_unused_options_of_circustent_are_reported(capsys):
         assert f"amo.ptrchase takes no {unused} is not used" in err
 
 
-def test_what_is_printed_is_explained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_what_is_printed_is_explained(capsys, tmp_path):
     file = tmp_path / "x.toml"
     for invocations in (1, 3):
         file.write_text(

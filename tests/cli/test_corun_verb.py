@@ -1,7 +1,6 @@
 """The verb corun."""
 
 import json
-from pathlib import Path
 
 import pytest
 from checking import measured, output_of, refused_words, run
@@ -25,7 +24,7 @@ def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @TWO_UNITS
-def test_a_matrix_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_matrix_is_printed_and_drawn(capsys, tmp_path):
     output = str(tmp_path / "x.db")
     words = ["loops.load", "elements=1000", "stream.triad", UNITS_OPTION, "-o", output]
     out, err = output_of(capsys, "corun", *words, "--turns", "2")
@@ -60,7 +59,7 @@ def test_a_matrix_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_p
 
 
 @TWO_UNITS
-def test_the_usual_kernels_are_records_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_usual_kernels_are_records_in_json(capsys):
     records = measured(capsys, "corun", UNITS_OPTION, "--pages", "4k", "-q")
     assert len(records) == 2 * 5 * 6
     assert {record["kernel"] for record in records} == set(corun.KERNELS)
@@ -69,16 +68,14 @@ def test_the_usual_kernels_are_records_in_json(capsys: pytest.CaptureFixture[str
 
 
 @TWO_UNITS
-def test_kernels_may_follow_options(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernels_may_follow_options(capsys):
     words = ["loops.load", UNITS_OPTION, "-q", "latency.chase", "size_B=64KiB"]
     records = measured(capsys, "corun", *words)
     assert {r["beside"] for r in records} == {"", "loops.load", "latency.chase size_B=64KiB"}
 
 
 @TWO_UNITS
-def test_invalid_results_are_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_results_are_named(capsys, monkeypatch):
     wrong = Check(False, 1.0, "no")
     for module in ("sampling.prepared", "placing.run"):
         monkeypatch.setattr(f"memkern.engine.{module}.finish", lambda *_: wrong)
@@ -110,9 +107,7 @@ def test_invalid_results_are_named(
         ("loops.peakflops --prefetch 4", "--prefetch has no effect on loops.peakflops"),
     ],
 )
-def test_wrong_input_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str, culprit: str
-) -> None:
+def test_wrong_input_is_one_sentence(capsys, monkeypatch, words, culprit):
     # A machine with large caches and little memory would warn about its default sizes as well.
     monkeypatch.setattr(capacity, "memory_left", lambda: (10**15, "the test"))
     assert culprit in refused_words(capsys, "corun", UNITS_OPTION, "-q", *words.split())
@@ -127,15 +122,11 @@ def test_wrong_input_is_one_sentence(
         ("", "such as 0-3:4-7"),
     ],
 )
-def test_wrong_units_are_refused(
-    capsys: pytest.CaptureFixture[str], units: str, culprit: str
-) -> None:
+def test_wrong_units_are_refused(capsys, units, culprit):
     assert culprit in refused_words(capsys, "corun", "-q", f"--units={units}")
 
 
-def test_one_unit_is_refused(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_unit_is_refused(capsys, monkeypatch):
     monkeypatch.setattr(corun, "physical_cores", lambda: [[0]])
     told = "two processing units, and this process may use one"
     assert told in refused_words(capsys, "corun", "-q")

@@ -33,7 +33,7 @@ def memkern(words: list[str], folder: Path, **variables: str) -> subprocess.Comp
     return python("-m", "memkern", *words, cwd=folder, env=env, errors="surrogateescape")
 
 
-def test_threads_that_cannot_be_started_end_with_a_sentence(tmp_path: Path) -> None:
+def test_threads_that_cannot_be_started_end_with_a_sentence(tmp_path):
     words = [sys.executable, "-m", "memkern", *STREAM, "--threads", "2"]
     # OpenBLAS has its own default.
     variables = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
@@ -76,7 +76,7 @@ def topology(processors: range, model: str = "") -> str:
     )
 
 
-def test_a_topology_that_a_launcher_exports_is_used(tmp_path: Path) -> None:
+def test_a_topology_that_a_launcher_exports_is_used(tmp_path):
     (tmp_path / "here.xml").write_text(topology(PROCESSORS))
     done = memkern([*STREAM, "--json"], tmp_path, HWLOC_XMLFILE="here.xml", HWLOC_THISSYSTEM="0")
     assert done.returncode == 0, done.stderr
@@ -92,9 +92,7 @@ def test_a_topology_that_a_launcher_exports_is_used(tmp_path: Path) -> None:
         ("HWLOC_SYNTHETIC", f"core:{len(PROCESSORS) + 1} pu:1", "because of HWLOC_SYNTHETIC=core:"),
     ],
 )
-def test_a_topology_of_another_machine_is_refused(
-    tmp_path: Path, name: str, value: str, message: str
-) -> None:
+def test_a_topology_of_another_machine_is_refused(tmp_path, name, value, message):
     (tmp_path / "more.xml").write_text(topology(range(len(PROCESSORS) + 1)))
     (tmp_path / "model.xml").write_text(topology(PROCESSORS, "Other 1000"))
     (tmp_path / "damaged.xml").write_text("<topology")
@@ -105,7 +103,7 @@ def test_a_topology_of_another_machine_is_refused(
     assert message in done.stderr and "unset it" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_files_of_the_user_replace_no_module(users_files: Path) -> None:
+def test_files_of_the_user_replace_no_module(users_files):
     # The module by which `-m` finds memkern is imported before memkern, unless Python contains it.
     (users_files / "runpy.py").unlink()
     path = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
@@ -148,9 +146,7 @@ sys.exit(main())
         ("tqdm", STREAM, "this Python has no module tqdm: install it"),
     ],
 )
-def test_modules_that_python_lacks_are_named(
-    tmp_path: Path, modules: str, words: list[str], message: str
-) -> None:
+def test_modules_that_python_lacks_are_named(tmp_path, modules, words, message):
     (tmp_path / "m.xz").write_bytes(b"\xfd7zXZ\x00")
     done = python("-c", WITHOUT, modules, *words, cwd=tmp_path)
     assert (done.returncode, message in done.stderr) == (2 if message else 0, True), done.stderr
@@ -169,7 +165,7 @@ sys.exit(main())
 """
 
 
-def test_a_user_without_a_home_measures_and_draws(tmp_path: Path) -> None:
+def test_a_user_without_a_home_measures_and_draws(tmp_path):
     variables = {"PATH": os.environ["PATH"]}
 
     def run(*words: str) -> str:
@@ -184,13 +180,13 @@ def test_a_user_without_a_home_measures_and_draws(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("home", ["/nonexistent", "/proc"])
-def test_a_home_that_cannot_be_written_is_no_error(tmp_path: Path, home: str) -> None:
+def test_a_home_that_cannot_be_written_is_no_error(tmp_path, home):
     done = memkern(STREAM, tmp_path, HOME=home)
     assert done.returncode == 0, done.stderr
     assert "home" not in done.stderr.lower() and "cache" not in done.stderr.lower()
 
 
-def test_an_unknown_backend_of_matplotlib_is_named(tmp_path: Path) -> None:
+def test_an_unknown_backend_of_matplotlib_is_named(tmp_path):
     memkern([*SPATTER, "-o", "x.db"], tmp_path)
     done = memkern(["figure", "spatter-fig3", "x.db", "-o", "x.svg"], tmp_path, MPLBACKEND="foo")
     assert done.returncode == 2 and "refuses MPLBACKEND=foo" in done.stderr
@@ -198,9 +194,7 @@ def test_an_unknown_backend_of_matplotlib_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP, errno.EIO])
 @pytest.mark.parametrize("which", ["folder", "file"])
-def test_a_file_system_without_fsync(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, which: str
-) -> None:
+def test_a_file_system_without_fsync(tmp_path, monkeypatch, number, which):
     fsync = os.fsync
 
     def refuse(descriptor: int) -> None:
@@ -218,9 +212,7 @@ def test_a_file_system_without_fsync(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == contents
 
 
-def test_a_file_system_that_cannot_be_written_is_named_with_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_that_cannot_be_written_is_named_with_the_file(tmp_path, monkeypatch):
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
@@ -230,9 +222,7 @@ def test_a_file_system_that_cannot_be_written_is_named_with_the_file(
         files.publish({tmp_path / "x.svg": b""})
 
 
-def test_a_file_system_without_locks_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
     def refuse(*_: Any) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -249,7 +239,7 @@ def test_a_file_system_without_locks_is_named(
     other.close()
 
 
-def test_names_that_are_not_utf_8_are_stored_with_escapes(tmp_path: Path) -> None:
+def test_names_that_are_not_utf_8_are_stored_with_escapes(tmp_path):
     name = os.fsdecode(b"m\xff.mtx")
     matrix = tmp_path / name
     matrix.write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 1.0\n")
@@ -266,7 +256,7 @@ def test_names_that_are_not_utf_8_are_stored_with_escapes(tmp_path: Path) -> Non
 
 # Of a name in a file of another program, of which nothing is drawn.
 @pytest.mark.filterwarnings("ignore:Glyph .* missing from font")
-def test_control_characters_of_names_are_escaped(tmp_path: Path) -> None:
+def test_control_characters_of_names_are_escaped(tmp_path):
     case = mk.gather("UNIFORM:8:1", count=64, threads=1, runs=1, name="a\x00b\n\x1b[1m")
     assert case.labels["name"] == r"a\x00b\x0a\x1b[1m"
     results = case.measure().results
@@ -280,7 +270,7 @@ def test_control_characters_of_names_are_escaped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", ["0", "3"])
-def test_each_rank_without_its_peers_says_why(tmp_path: Path, number: str) -> None:
+def test_each_rank_without_its_peers_says_why(tmp_path, number):
     variables = {"SLURM_PROCID": number, "SLURM_STEP_NUM_TASKS": "4", "HOME": str(tmp_path)}
     done = memkern(STREAM, tmp_path, **variables)
     assert done.returncode == 2 and done.stdout == ""
@@ -310,7 +300,7 @@ sys.exit(main())
     "seed",
     [*range(3), *(pytest.param(seed, marks=pytest.mark.release) for seed in range(3, 300))],
 )
-def test_ctrl_c_ends_a_sweep_with_130_at_any_moment(tmp_path: Path, seed: int) -> None:
+def test_ctrl_c_ends_a_sweep_with_130_at_any_moment(tmp_path, seed):
     (tmp_path / "s.toml").write_text(SWEEP)
     words = ["sweep", "s.toml", "-o", "x.db", "-q"]
     variables = {"MEMKERN_SMALL": "1", "XDG_CACHE_HOME": str(tmp_path)}
@@ -336,7 +326,7 @@ def test_ctrl_c_ends_a_sweep_with_130_at_any_moment(tmp_path: Path, seed: int) -
 
 
 @pytest.mark.parametrize(("cause", "code"), [("KeyboardInterrupt()", 130), ("None", 1)])
-def test_an_interrupt_of_the_extensions_import_is_one(cause: str, code: int) -> None:
+def test_an_interrupt_of_the_extensions_import_is_one(cause, code):
     program = f"""
 import sys
 from memkern import cli

@@ -24,7 +24,7 @@ from memkern import cli
 from memkern.formats.resultset import working_file
 
 
-def test_a_closed_pipe_is_no_error() -> None:
+def test_a_closed_pipe_is_no_error():
     command = [sys.executable, "-m", "memkern", "table", "spatter-table4"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -48,7 +48,7 @@ def limited(most_B: int, folder: Path, words: list[str]) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("target", once_a_kind(["out.csv", "out.db"]))
-def test_a_sweep_is_resumed_after_a_full_disk(tmp_path: Path, target: str) -> None:
+def test_a_sweep_is_resumed_after_a_full_disk(tmp_path, target):
     words = "stream -k copy -n 512 -t 1 --variant scalar --runs 2 --budget 0.05 --repeats 30 -q"
     words = [*words.split(), "-o", target]
     working = "out.db" if target == "out.db" else "out.csv.db"
@@ -66,7 +66,7 @@ def test_a_sweep_is_resumed_after_a_full_disk(tmp_path: Path, target: str) -> No
     assert len(mk.load(tmp_path / target)) == 30
 
 
-def test_a_full_disk_leaves_no_incomplete_file(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_incomplete_file(tmp_path):
     for most_B, words in (
         (4096, "stream -k copy -n 512 -t 1 --runs 2 -q -o x.db"),
         (512, "table spatter-table4 -o x.csv"),
@@ -91,13 +91,7 @@ def test_a_full_disk_leaves_no_incomplete_file(tmp_path: Path) -> None:
         ("compare a.json b.json --junit x.xml", (".xml",)),
     ],
 )
-def test_existing_files_are_not_overwritten(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: str,
-    suffixes: tuple[str, ...],
-) -> None:
+def test_existing_files_are_not_overwritten(capsys, tmp_path, monkeypatch, words, suffixes):
     monkeypatch.chdir(tmp_path)
     for suffix in suffixes:
         mine = tmp_path / f"x{suffix}"
@@ -109,7 +103,7 @@ def test_existing_files_are_not_overwritten(
         mine.unlink()
 
 
-def test_force_overwrites(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_force_overwrites(capsys, tmp_path):
     target = tmp_path / "x.json"
     for file in (target, tmp_path / "x.json.db"):
         file.write_text("mine")
@@ -124,7 +118,7 @@ def test_force_overwrites(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("encoding", once_a_kind(["ascii", "latin-1", "utf-8"]))
-def test_output_in_any_encoding(encoding: str) -> None:
+def test_output_in_any_encoding(encoding):
     words = ["stream", "-k", "copy", "-n", "512", "-t", "1", "--runs", "2"]
     done = subprocess.run(
         [sys.executable, "-m", "memkern", *words],
@@ -136,7 +130,7 @@ def test_output_in_any_encoding(encoding: str) -> None:
     assert "±%".encode(encoding, errors="replace") in done.stdout
 
 
-def test_closed_standard_streams_are_no_error(tmp_path: Path) -> None:
+def test_closed_standard_streams_are_no_error(tmp_path):
     words = f"-m memkern stream -k copy -n 512 -t 1 --runs 2 -o {tmp_path / 'x.json'}"
     done = subprocess.run(["sh", "-c", f"{sys.executable} {words} >&- 2>&-"])
     assert done.returncode == 0
@@ -163,9 +157,7 @@ REPEATED = "stream -k copy -n 512 -t 1 --runs 2 --repeats 2 -o x.csv"
         ("fit none.json", ">&- 2>&-", 2, ""),
     ],
 )
-def test_results_are_kept_when_standard_streams_fail(
-    tmp_path: Path, words: str, streams: str, code: int, message: str
-) -> None:
+def test_results_are_kept_when_standard_streams_fail(tmp_path, words, streams, code, message):
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m memkern {words} {streams}"],
         cwd=tmp_path,
@@ -182,7 +174,7 @@ def test_results_are_kept_when_standard_streams_fail(
 
 
 @pytest.mark.parametrize("setting", ["PYTHONIOENCODING=ascii", "LC_ALL=C"])
-def test_non_ascii_arguments_raise_no_exception(tmp_path: Path, setting: str) -> None:
+def test_non_ascii_arguments_raise_no_exception(tmp_path, setting):
     name, _, value = setting.partition("=")
     for words in (["fit", "µ±.json"], ["spatter", "-p", "µ±"], ["bs", "--help"]):
         done = subprocess.run(
@@ -199,7 +191,7 @@ def test_non_ascii_arguments_raise_no_exception(tmp_path: Path, setting: str) ->
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "terminated"]
 )
-def test_an_interrupted_sweep_says_how_to_resume(tmp_path: Path, number: int, code: int) -> None:
+def test_an_interrupted_sweep_says_how_to_resume(tmp_path, number, code):
     words = ["stream", "-k", "copy", "--sizes", "64KiB:4MiB:400", "-o", "x.csv"]
     words += ["--budget", "0.1", "--placements", "1"]
     command = [sys.executable, "-m", "memkern", *words]
@@ -216,18 +208,14 @@ def test_an_interrupted_sweep_says_how_to_resume(tmp_path: Path, number: int, co
     assert not (tmp_path / "x.csv").exists()
 
 
-def test_the_command_that_resumes_overwrites_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_that_resumes_overwrites_nothing(tmp_path, capsys):
     working_file(tmp_path / "x.csv").touch()
     args = argparse.Namespace(resume=False, output=str(tmp_path / "x.csv"))
     cli._print_resume_command(args, ["stream", "--force", "-t", "1"])
     assert capsys.readouterr().err == "memkern: resume with: memkern stream -t 1 --resume\n"
 
 
-def test_ctrl_c_before_the_first_record_leaves_no_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_before_the_first_record_leaves_no_file(capsys, tmp_path, monkeypatch):
     def interrupted(self: Any) -> None:
         raise KeyboardInterrupt
 

@@ -39,7 +39,7 @@ def host(tmp_path_factory: pytest.TempPathFactory):
     return found.machine.save(folder / "host.json"), found
 
 
-def test_a_machine_file_has_every_part(host) -> None:
+def test_a_machine_file_has_every_part(host):
     path, found = host
     machine = load_machine(path)
     assert machine.to_json() == found.machine.to_json()
@@ -63,7 +63,7 @@ def test_a_machine_file_has_every_part(host) -> None:
         assert tlb.reach_B.value == tlb.reach_B.low and not tlb.reach_B.high < tlb.reach_B.low
 
 
-def test_machine_prints_and_compares_files(host, capsys) -> None:
+def test_machine_prints_and_compares_files(host, capsys):
     path, _ = host
     out, err = output_of(capsys, "machine", str(path))
     assert re.fullmatch("memkern: MEMKERN_SMALL is set: .*\n", err)
@@ -89,7 +89,7 @@ def test_machine_prints_and_compares_files(host, capsys) -> None:
     assert not [line for line in out.splitlines() if line.endswith(" *")]
 
 
-def test_the_reach_of_a_tlb_is_printed_in_pages(tmp_path, capsys) -> None:
+def test_the_reach_of_a_tlb_is_printed_in_pages(tmp_path, capsys):
     tlbs = (
         Tlb(4096, Quantity(64 * 4096, 64 * 4096, 81 * 4096), 0.5),
         Tlb(4096, Quantity(1620 * 4096, 1620 * 4096), 2.27),
@@ -109,7 +109,7 @@ def test_the_reach_of_a_tlb_is_printed_in_pages(tmp_path, capsys) -> None:
     assert lines[-1].endswith("else that of a triad: 96.82 B/cycle; of a domain 96.82")
 
 
-def test_wide_intervals_keep_the_bandwidths_in_line() -> None:
+def test_wide_intervals_keep_the_bandwidths_in_line():
     wide = Quantity(1234.0, 1023.0, 23456.0)
     machine = published("A64FX")
     rows = [dataclasses.replace(row, B_per_cycle=wide, GBps=wide) for row in machine.bandwidths]
@@ -118,14 +118,14 @@ def test_wide_intervals_keep_the_bandwidths_in_line() -> None:
     assert {*map(len, lines)} == {len(header)}
 
 
-def test_machine_writes_a_published_machine(tmp_path, capsys) -> None:
+def test_machine_writes_a_published_machine(tmp_path, capsys):
     path = tmp_path / "a64fx.json"
     assert run(capsys, "machine", "A64FX", "-o", str(path), "-q")[0] == 0
     assert load_machine(path).to_json() == published("A64FX").to_json()
     assert "exists already" in refused_words(capsys, "machine", "A64FX", "-o", str(path), "-q")
 
 
-def test_machine_refuses(tmp_path, capsys) -> None:
+def test_machine_refuses(tmp_path, capsys):
     broken = tmp_path / "broken.json"
     broken.write_text(published("A64FX").to_json()[:999])
     assert "is truncated" in refused_words(capsys, "machine", str(broken), "-q")
@@ -139,7 +139,7 @@ def test_machine_refuses(tmp_path, capsys) -> None:
     assert "exists already" in refused_words(capsys, "machine", "-o", str(existing), "-q")
 
 
-def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypatch) -> None:
+def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypatch):
     # The verb adds the model to the file.
     path = load_machine(host[0]).save(tmp_path / "host.json")
     records = tmp_path / "ecm.parquet"
@@ -185,7 +185,7 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
         assert "not judged: loads or the triad were disturbed there" in err
 
 
-def test_loops_that_are_off_have_a_reason() -> None:
+def test_loops_that_are_off_have_a_reason():
     assert ecm._marks(False, False, 1.5, "") == "off: not explained"
     assert ecm._marks(False, False, 0.7, "every column starts anew") == (
         "off: every column starts anew"
@@ -194,7 +194,7 @@ def test_loops_that_are_off_have_a_reason() -> None:
     assert ecm._marks(True, True, 1.5, "") == "fitted disturbed"
 
 
-def test_ecm_refuses(host, tmp_path, capsys) -> None:
+def test_ecm_refuses(host, tmp_path, capsys):
     _, found = host
     records = tmp_path / "host.parquet"
     found.results.filter(kernel="latency.chase").save(records)

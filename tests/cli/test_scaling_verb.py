@@ -1,7 +1,6 @@
 """The verb scaling."""
 
 import json
-from pathlib import Path
 
 import pytest
 from checking import measured, output_of, refused_words, run
@@ -19,7 +18,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return fake.commands
 
 
-def test_a_table_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_table_is_printed_and_drawn(capsys, tmp_path):
     output = str(tmp_path / "x.db")
     words = ["stream.triad", "elements=1000", "loops.load", "--ranks", "1,2,4", "-t", "1,2"]
     out, err = output_of(capsys, "scaling", *words, "-o", output)
@@ -50,11 +49,7 @@ def test_a_table_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_pa
 BY_SHMEM = ("--comm", "shmem", "--launcher", "oshrun")
 
 
-def test_three_triads_of_two_sizes_are_the_default(
-    capsys: pytest.CaptureFixture[str],
-    commands: list[list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_three_triads_of_two_sizes_are_the_default(capsys, commands, monkeypatch):
     assert scaling.ELEMENTS == (8_700_000, 22_000_000)
     monkeypatch.setattr(scaling, "ELEMENTS", (1000, 2000))
     records = measured(capsys, "scaling", "-q", "--mode", "weak", "--bind", "core", *BY_SHMEM)
@@ -85,7 +80,5 @@ def test_three_triads_of_two_sizes_are_the_default(
         ("loops.load --ranks 9", "9 ranks: mpirun ended with exit code 1: There are not enough"),
     ],
 )
-def test_wrong_input_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], words: str, culprit: str
-) -> None:
+def test_wrong_input_is_one_sentence(capsys, words, culprit):
     assert culprit in refused_words(capsys, "scaling", "-q", *words.split())

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,7 @@ from memkern.formats import ResultSet
 BRIEF = ("stream", "-k", "copy", "-n", "512", "-t", "1", "--variant", "scalar", "--runs", "2")
 
 
-def test_other_processes_are_reported(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_processes_are_reported(capsys, monkeypatch):
     set_activity(monkeypatch, [BUSY])
     _, err = output_of(capsys, *BRIEF)
     assert "the machine is not quiet: it also runs stress (process 77)" in err
@@ -31,9 +28,7 @@ def test_other_processes_are_reported(
     assert "not quiet" not in run(capsys, *BRIEF, "-q")[2]
 
 
-def test_waiting_for_a_quiet_machine(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_for_a_quiet_machine(capsys, monkeypatch):
     observations = set_activity(monkeypatch, [BUSY, BUSY, IDLE])
     code, _, err = run(capsys, *BRIEF, "--wait-quiet", "60")
     assert (code, observations) == (0, [])
@@ -50,9 +45,7 @@ def test_waiting_for_a_quiet_machine(
     assert "not a positive number" in refused_words(capsys, *BRIEF, "--wait-quiet", "-1")
 
 
-def test_disturbed_records_are_reported(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disturbed_records_are_reported(capsys, monkeypatch):
     set_activity(monkeypatch, [IDLE])
 
     monkeypatch.setattr(series, "disturbed_samples", disturbed_samples)
@@ -65,7 +58,7 @@ def test_disturbed_records_are_reported(
     assert "--threads" not in err  # it has one
 
 
-def test_placements_and_order_are_options(capsys: pytest.CaptureFixture[str]) -> None:
+def test_placements_and_order_are_options(capsys):
     words = ("stream", "-k", "copy,scale", "-n", "512", "-t", "1", "--variant", "scalar")
     brief = (*words, "--budget", "0.01", "--placements", "2")
     records = measured(capsys, *brief, "--case-order", "declared")
@@ -148,9 +141,7 @@ def test_tables_show_every_option_that_varies(words, columns, rows, capsys):
         ),
     ],
 )
-def test_rows_of_a_sweep_can_be_told_apart(
-    cases: str, columns: list[str], rows: list[list[str]] | None, tmp_path: Path, capsys: Any
-) -> None:
+def test_rows_of_a_sweep_can_be_told_apart(cases, columns, rows, tmp_path, capsys):
     file = tmp_path / "sweep.toml"
     file.write_text(f"[[case]]\n{cases}\nruns = 1\nthreads = 1\n")
     out, _ = output_of(capsys, "sweep", str(file), "--case-order", "declared")
@@ -161,7 +152,7 @@ def test_rows_of_a_sweep_can_be_told_apart(
         assert sorted(line.split()[: len(rows[0])] for line in lines) == sorted(rows)
 
 
-def test_every_option_of_how_a_case_is_run_may_get_a_column() -> None:
+def test_every_option_of_how_a_case_is_run_may_get_a_column():
     case = mk.loops("load", elements=64, threads=1, variant="scalar")
     other = {"prefetchers": "off", "clock_limit": 900, "cache_ways": 3, "counters": "auto"}
     for name, value in other.items():
@@ -185,9 +176,7 @@ def disturbed_samples(share: Any, *others: Any) -> Any:
         ("amo -b RAND_ADD -i 9 -m 512", " DISTURBED", 1),
     ],
 )
-def test_disturbed_numbers_are_marked(
-    words: str, mark: str, times: int, capsys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disturbed_numbers_are_marked(words, mark, times, capsys, monkeypatch):
     more = ("--runs", "2", "--budget", "0.01", "-t", "1", "--variant", "scalar")
     assert mark not in run(capsys, *words.split(), *more)[1]
     monkeypatch.setattr(series, "disturbed_samples", disturbed_samples)
@@ -199,7 +188,7 @@ def result_set(records: list[dict[str, Any]]) -> ResultSet:
     return ResultSet(records, [np.empty(0)] * len(records), {})
 
 
-def test_the_summary_is_that_of_undisturbed_records() -> None:
+def test_the_summary_is_that_of_undisturbed_records():
     rates = {
         "bandwidth_GBps": 8.0, "bytes_B": 8, "rotation": False, "valid": True, "footprint_B": 2**28,
         "environment_id": "e",
@@ -224,7 +213,7 @@ def test_the_summary_is_that_of_undisturbed_records() -> None:
     assert first.startswith("GB/s of 2 cases in L1 (2 disturbed") and "min 300.00" in first
 
 
-def test_tables_tell_for_what_an_interval_holds(capsys: Any) -> None:
+def test_tables_tell_for_what_an_interval_holds(capsys):
     words = ("stream", "-k", "copy", "-n", "999", "-t", "1", "--runs", "20", "--variant", "scalar")
     row, scope = run(capsys, *words)[1].splitlines()[1:3]
     assert re.search(r" (\d+|\d\.\d+|×÷\d+(\.\d)?)( |$)", row)
@@ -240,7 +229,7 @@ def test_tables_tell_for_what_an_interval_holds(capsys: Any) -> None:
     assert scope.endswith("; ×÷N: from the value divided by N to N times the value")
 
 
-def test_a_shared_host_is_told_once(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shared_host_is_told_once(capsys, monkeypatch):
     monkeypatch.setattr("memkern.engine.recording.taken.Taken.quiet", False)
     words = ("stream", "-k", "copy,scale", "-n", "999", "-t", "1", "--runs", "20")
     _, out, err = run(capsys, *words)
@@ -258,9 +247,7 @@ def test_rotations_are_headed_by_the_options_that_vary(capsys):
     ]
 
 
-def test_short_options_of_spatter_accept_memkerns_values(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_short_options_of_spatter_accept_memkerns_values(capsys, tmp_path):
     target = tmp_path / "out.json"
     words = ["spatter", "-p", "UNIFORM:8:4:NR", "-l", "64", "-r", "2", "--variant", "scalar"]
     code, _, err = run(capsys, *words, "-o", str(target), "-t", "1,2")
@@ -273,7 +260,7 @@ def test_short_options_of_spatter_accept_memkerns_values(
     assert "x.txt" in refused_words(capsys, *words, "-o", str(tmp_path / "x.txt"))
 
 
-def test_atomics_take_short_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_atomics_take_short_options(capsys, tmp_path):
     target = tmp_path / "out.json"
     words = ["amo", "-b", "RAND_ADD", "-m", "4096", "-i", "64", "--runs", "1", "-q"]
     code, _, err = run(capsys, *words, "-t", "1", "-o", str(target))
@@ -282,7 +269,7 @@ def test_atomics_take_short_options(capsys: pytest.CaptureFixture[str], tmp_path
     assert (record["threads"], record["words"]) == (1, 512)
 
 
-def test_atomics_over_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_atomics_over_sizes(capsys):
     words = ["amo", "--sizes", "1KiB,4KiB", "-t", "2", "--runs", "1", "--json", "-q"]
     words += ["--case-order", "declared"]
     code, out, err = run(capsys, *words, "--padding", "0,64", "-i", "200")
@@ -332,7 +319,7 @@ TABLES: dict[str, tuple[str, Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("verb", TABLES)
-def test_long_names_keep_the_columns_in_line(verb: str) -> None:
+def test_long_names_keep_the_columns_in_line(verb):
     header, row, own = TABLES[verb]
     line = f" {row(1234, LONGEST | own)} "
     assert line.strip()

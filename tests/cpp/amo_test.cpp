@@ -19,13 +19,7 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::entries_of;
-using testing::Fenced;
-using testing::refusal;
-using testing::scattered;
-using testing::scattered_values;
-using testing::team_of;
+using namespace testing;
 
 bool is_amo(const std::string& kernel) { return kernel.starts_with("amo."); }
 
@@ -138,12 +132,6 @@ void restore(Problem& problem) {
   for (std::int64_t i = 0; i < tally.rows * tally.columns; ++i) problem.poke(tally, i, 0.0);
 }
 
-void run_once(const Team& team, const RegisteredEntry& e, const Problem& problem) {
-  const Step step{e.body, e.finish, problem.args(), problem.count()};
-  const Team::Session session(team);
-  Sampler(team, {}, Repetition::Fork).sample({&step, 1}, 1);
-}
-
 // Sum of a tally over all workers.
 std::uint64_t sum_of(const Problem& problem, Tally which) {
   const Array& tally = problem.array("tally");
@@ -168,7 +156,7 @@ TEST(Workers, LoseNoAtomicUpdate) {
     const bool has_values = on_values(e.kernel) > 0;
     const auto before =
         has_values ? problem->digest("VAL") : std::pair<std::uint64_t, std::uint64_t>{};
-    run_once(team_of(3), e, *problem);
+    sample(team_of(3), e, *problem, 1);
     const std::uint64_t mask = std::string(e.dtype) == "uint32" ? 0xFFFFFFFFU : ~std::uint64_t{0};
     const std::uint64_t applied = sum_of(*problem, kApplied);
     // A failed swap with the target as the expected value stores a value of before.
@@ -197,7 +185,7 @@ TEST(Workers, LoseNoUpdateOfASharedWord) {
     const auto problem = prepare(e.kernel, e.dtype, e.index, team, s, {}, 1);
     restore(*problem);
     const auto before = problem->digest("VAL");
-    run_once(team, e, *problem);
+    sample(team, e, *problem, 1);
     const auto all = static_cast<std::uint64_t>(count_of(s));
     EXPECT_EQ(sum_of(*problem, kSuccesses), form.starts_with("add") ? 0 : all)
         << ::testing::PrintToString(e);

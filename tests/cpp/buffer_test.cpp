@@ -24,11 +24,7 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::is_refused;
-using testing::refusal;
-using testing::status_B;
-using testing::team_of;
+using namespace testing;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
@@ -47,6 +43,17 @@ bool all_zero(const Buffer& buffer) {
   }
   return true;
 }
+
+// A case with one array.
+struct OneArray : Arena {
+  OneArray(const Team& team, const Placement& placement, std::int64_t bytes, std::int64_t rows = 1,
+           const std::vector<std::int64_t>& boundaries_B = {}, bool pooled = true)
+      : Arena(team, placement) {
+    request(bytes, rows, boundaries_B, pooled);
+    commit();
+  }
+  std::byte* data() const { return (*this)[0].data(); }
+};
 
 class BufferTest : public ::testing::Test {
  protected:
@@ -123,10 +130,7 @@ TEST_F(BufferTest, SmallPagesStaySmall) {
     EXPECT_TRUE(is_refused([] { Buffer(1, {Pages::Base4k, {}}); }, "base page"));
     return;
   }
-  Arena arena(team_of(2), {Pages::Base4k, {}});
-  arena.request(8 * kMiB, 1);
-  arena.commit();
-  EXPECT_EQ(arena.obtained_pages(), "4k");
+  EXPECT_EQ(OneArray(team_of(2), {Pages::Base4k, {}}, 8 * kMiB).obtained_pages(), "4k");
 }
 
 TEST_F(BufferTest, PagesAreOnTheNodesOfTheirWorkers) {
@@ -138,18 +142,12 @@ TEST_F(BufferTest, PagesAreOnTheNodesOfTheirWorkers) {
     arena.commit();
     EXPECT_FALSE(arena.misplaced_share() > 0.0);  // NaN where the system does not tell it
   }
-  Arena arena(team_of(2), Placement{});
-  arena.request(kMiB, 1);
-  arena.commit();
-  EXPECT_TRUE(std::isnan(arena.misplaced_share()));
+  EXPECT_TRUE(std::isnan(OneArray(team_of(2), {}, kMiB).misplaced_share()));
 }
 
 TEST_F(BufferTest, ReportsTheDefaultPages) {
-  Arena arena(team_of(2), Placement{});
-  arena.request(8 * kMiB, 1);
-  arena.commit();
-  EXPECT_TRUE(std::regex_match(arena.obtained_pages(), std::regex("[0-9]+k|thp(:0\\.[0-9]+)?")))
-      << arena.obtained_pages();
+  const std::string pages = OneArray(team_of(2), {}, 8 * kMiB).obtained_pages();
+  EXPECT_TRUE(std::regex_match(pages, std::regex("[0-9]+k|thp(:0\\.[0-9]+)?"))) << pages;
 }
 
 TEST_F(BufferTest, TransparentHugePagesAreObtainedOrRefused) {
@@ -211,12 +209,10 @@ TEST_F(BufferTest, NumaPoliciesAreApplied) {
     std::array<std::uint64_t, 16> nodes{};  // a bit for each node
   };
   const auto obtained = [&](const std::string& text) {
-    Arena arena(team_of(2), {Pages::Default, parse_numa(text)});
-    const std::size_t slot = arena.request(kMiB, 1);
-    arena.commit();
+    const OneArray array(team_of(2), {Pages::Default, parse_numa(text)}, kMiB);
     Policy found;
-    EXPECT_EQ(syscall(SYS_get_mempolicy, &found.kind, found.nodes.data(), 16UL * 64,
-                      arena[slot].data(), std::uint64_t{MPOL_F_ADDR}),
+    EXPECT_EQ(syscall(SYS_get_mempolicy, &found.kind, found.nodes.data(), 16UL * 64, array.data(),
+                      std::uint64_t{MPOL_F_ADDR}),
               0);
     return found;
   };
@@ -270,10 +266,7 @@ class PoolTest : public BufferTest {
   // Address of the memory that a case of this kind gets; released at once.
   static const std::byte* address_of(const Team& team, const Placement& placement,
                                      std::int64_t bytes, std::int64_t rows = 1) {
-    Arena arena(team, placement);
-    const std::size_t slot = arena.request(bytes, rows);
-    arena.commit();
-    return arena[slot].data();
+    return OneArray(team, placement, bytes, rows).data();
   }
 };
 
@@ -285,12 +278,10 @@ TEST_F(BufferTest, TouchesAllPartsOfAPartition) {
        {std::vector<std::int64_t>{0, odd, 2 * odd, bytes}, {0, 0, bytes, bytes}, {0, bytes}}) {
     Arena::release_pool();
     const std::int64_t before = status_B("VmRSS");
-    Arena arena(team_of(3), {Pages::Base4k, {}});
-    const std::size_t slot = arena.request(bytes, 1, boundaries);
-    arena.commit();
+    const OneArray array(team_of(3), {Pages::Base4k, {}}, bytes, 1, boundaries);
     EXPECT_GE(status_B("VmRSS") - before, bytes - kMiB);
-    EXPECT_GE(arena[slot].capacity(), bytes);
-    EXPECT_TRUE(all_zero(arena[slot]));
+    EXPECT_GE(array[0].capacity(), bytes);
+    EXPECT_TRUE(all_zero(array[0]));
   }
 }
 
@@ -299,10 +290,7 @@ TEST_F(PoolTest, ReusesMemoryForAnyPartition) {
     GTEST_SKIP() << "the placement matters with several NUMA nodes";
   const std::byte* first = address_of(team_of(2), Placement{}, 4 * kMiB);
   for (const std::int64_t cut : {std::int64_t{0}, kMiB, 4 * kMiB}) {
-    Arena arena(team_of(2), Placement{});
-    const std::size_t slot = arena.request(4 * kMiB, 1, {0, cut, 4 * kMiB});
-    arena.commit();
-    EXPECT_EQ(arena[slot].data(), first);
+    EXPECT_EQ(OneArray(team_of(2), {}, 4 * kMiB, 1, {0, cut, 4 * kMiB}).data(), first);
   }
 }
 
@@ -335,29 +323,20 @@ TEST_F(PoolTest, FreesABufferThatIsTooSmall) {
 TEST_F(PoolTest, NeitherGivesNorKeepsMemoryThatIsNotPooled) {
   const std::byte* pooled = address_of(team_of(1), Placement{}, 4 * kMiB);
   {
-    Arena arena(team_of(1), Placement{});
-    const std::size_t slot = arena.request(4 * kMiB, 1, {}, false);
-    arena.commit();
-    EXPECT_NE(arena[slot].data(), pooled);
-    EXPECT_TRUE(all_zero(arena[slot]));
-    arena[slot].data()[0] = std::byte{1};
+    const OneArray array(team_of(1), {}, 4 * kMiB, 1, {}, false);
+    EXPECT_NE(array.data(), pooled);
+    EXPECT_TRUE(all_zero(array[0]));
+    array.data()[0] = std::byte{1};
   }
   EXPECT_EQ(address_of(team_of(1), Placement{}, 4 * kMiB), pooled);
   // A new mapping may have the address of the last one, but not its contents.
-  Arena again(team_of(1), Placement{});
-  const std::size_t slot = again.request(4 * kMiB, 1, {}, false);
-  again.commit();
-  EXPECT_TRUE(all_zero(again[slot]));
+  EXPECT_TRUE(all_zero(OneArray(team_of(1), {}, 4 * kMiB, 1, {}, false)[0]));
 }
 
 TEST_F(PoolTest, GivesLiveCasesDifferentMemory) {
-  Arena one(team_of(1), Placement{});
-  Arena two(team_of(1), Placement{});
-  const std::size_t a = one.request(kMiB, 1);
-  const std::size_t b = two.request(kMiB, 1);
-  one.commit();
-  two.commit();
-  EXPECT_NE(one[a].data(), two[b].data());
+  const OneArray one(team_of(1), {}, kMiB);
+  const OneArray two(team_of(1), {}, kMiB);
+  EXPECT_NE(one.data(), two.data());
 }
 
 TEST_F(PoolTest, GivesSmallArraysAddressesWithinOneRange) {

@@ -21,12 +21,7 @@
 namespace memkern {
 namespace {
 
-using testing::entries_of;
-using testing::is_refused;
-using testing::kMax;
-using testing::put;
-using testing::set;
-using testing::team_of;
+using namespace testing;
 
 constexpr std::int64_t kElements = 60;
 constexpr std::int64_t kGlobal = 20;   // global nodes
@@ -68,9 +63,7 @@ struct Request {
     Inputs inputs;
     inputs.integers = integers;
     inputs.numbers = numbers;
-    for (const auto& [name, values] : indices) {
-      inputs.indices[name] = {values.data(), std::ssize(values)};
-    }
+    inputs.indices = views_of(indices);
     return make_problem(kernel, dtype, index_dtype, inputs, team, placement);
   }
 
@@ -255,12 +248,7 @@ std::vector<double> results(const Request& r, const RegisteredEntry& e, const Wa
   const Team team({way.workers, "none"});
   const auto problem = r.prepare(team);
   problem->fill(true);
-  const Step step{e.body, e.finish, problem->args(), problem->count()};
-  {
-    const Team::Session session(team);
-    Sampler(team, way.schedule, way.repetition).sample({&step, 1}, 1);
-  }
-  problem->mark_written();
+  sample(team, e, *problem, 1, way.repetition, way.schedule);
   std::vector<double> values;
   for (const Array& a : problem->arrays()) {
     for (std::int64_t i = 0; i < a.columns; ++i) values.push_back(problem->peek(a, i));

@@ -19,10 +19,7 @@
 namespace memkern {
 namespace {
 
-using testing::at;
-using testing::contains;
-using testing::refusal;
-using testing::team_of;
+using namespace testing;
 
 // Most faults per touched page, for which sanitizers touch one or two pages of their own, and most
 // other faults, of stacks and of the runtime.

@@ -23,8 +23,7 @@
 namespace memkern {
 namespace {
 
-using testing::entries_of;
-using testing::scattered;
+using namespace testing;
 
 const int kInOrder = setenv("MEMKERN_EMULATED_ORDER", "ascending", 1);
 

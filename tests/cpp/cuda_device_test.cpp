@@ -26,11 +26,7 @@
 namespace memkern {
 namespace {
 
-using testing::Declared;
-using testing::is_refused;
-using testing::permutation;
-using testing::refusal;
-using testing::team_of;
+using namespace testing;
 
 Device& device() { return cuda::device(0); }
 
@@ -69,7 +65,7 @@ TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
         ASSERT_EQ(there.peek(there.array("written"), i), here.peek(here.array("written"), i % 37));
       }
       EXPECT_EQ(there.digest("read"), here.digest("read"));
-      std::vector<std::byte> copy(static_cast<std::size_t>(1001 * dtype_size(type)));
+      std::vector<std::byte> copy(at(1001 * dtype_size(type)));
       std::vector<std::byte> wanted(copy.size());
       there.copy_out(there.array("read"), copy.data());
       here.copy_out(here.array("read"), wanted.data());
@@ -98,13 +94,13 @@ TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
     action();
     return emulated::counts().copies - before;
   };
-  std::vector<double> got(testing::at(kSize));
+  std::vector<double> got(at(kSize));
   std::vector<double> wanted(got.size());
   p.copy_out(x, wanted.data());
   // In pseudo-random order; the array exceeds the limit of a gap, but not the limit of a copy.
   const std::vector<std::int64_t> all = permutation(kSize, 1);
   EXPECT_EQ(copies_of([&] { p.peek(x, all, got.data()); }), 1);
-  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(got[i], wanted[testing::at(all[i])]);
+  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(got[i], wanted[at(all[i])]);
   // Positions far apart, near each other, and one of them twice: its last value counts.
   const std::vector<std::int64_t> some = {kSize - 1, 3, 500'000, 3, 7, 500'001};
   const std::vector<double> values = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0};
@@ -112,7 +108,7 @@ TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
   EXPECT_EQ(copies_of([&] { p.peek(x, some, got.data()); }), 3);
   EXPECT_EQ(std::vector<double>(got.begin(), got.begin() + 6),
             (std::vector<double>{1.0, 4.0, 3.0, 4.0, 5.0, 6.0}));
-  for (std::size_t i = 0; i < some.size(); ++i) wanted[testing::at(some[i])] = got[i];
+  for (std::size_t i = 0; i < some.size(); ++i) wanted[at(some[i])] = got[i];
   got.assign(got.size(), 0.0);
   p.copy_out(x, got.data());
   EXPECT_TRUE(got == wanted);
@@ -134,11 +130,10 @@ TEST(DeviceMemory, ReceivesCheckedIndices) {
     p.commit();
     p.check_starts("starts", bound - 1);
     EXPECT_TRUE(is_refused([&] { p.check_starts("starts", bound); }, "go from 0"));
-    std::vector<std::byte> copy(static_cast<std::size_t>(bound * dtype_size(type)));
+    std::vector<std::byte> copy(at(bound * dtype_size(type)));
     device().read(copy.data(), p.indices("starts"), std::ssize(copy));
     std::int64_t last = 0;
-    std::memcpy(&last, copy.data() + copy.size() - static_cast<std::size_t>(dtype_size(type)),
-                static_cast<std::size_t>(dtype_size(type)));
+    std::memcpy(&last, copy.data() + copy.size() - at(dtype_size(type)), at(dtype_size(type)));
     EXPECT_EQ(last, bound - 1);
   }
   values.back() = -1;
@@ -154,8 +149,8 @@ TEST(DeviceMemory, HoldsListsOwnedByACase) {
   device().read(back.data(), reinterpret_cast<const std::byte*>(p.own(list)), 24);
   EXPECT_EQ(back, list);
   std::vector<std::int32_t> narrow(3);
-  const void* at = p.own_indices("list", list, DType::I32, 5);
-  device().read(narrow.data(), static_cast<const std::byte*>(at), 12);
+  const void* own = p.own_indices("list", list, DType::I32, 5);
+  device().read(narrow.data(), static_cast<const std::byte*>(own), 12);
   EXPECT_EQ(narrow, (std::vector<std::int32_t>{3, 1, 4}));
   EXPECT_TRUE(is_refused([&] { p.own_indices("list", list, DType::I32, 4); },
                          "list[2] is 4, outside 0 to 3"));
@@ -232,13 +227,12 @@ std::unique_ptr<Problem> prepare(const Case& c, const Entry& e, const Team& team
   lists["delta_gather"] = lists["delta_scatter"] = c.delta;
   Inputs inputs;
   inputs.integers = {{"count", c.count}, {"wrap", c.wrap}, {"prefetch", 0}};
-  for (const auto& [name, values] : lists)
-    inputs.indices[name] = {values.data(), std::ssize(values)};
+  inputs.indices = views_of(lists);
   return make_problem(e.kernel, e.dtype, e.index, inputs, team, placement);
 }
 
 std::vector<std::byte> bytes_of(const Problem& p, const Array& a) {
-  std::vector<std::byte> all(static_cast<std::size_t>(a.rows * a.columns * dtype_size(a.type)));
+  std::vector<std::byte> all(at(a.rows * a.columns * dtype_size(a.type)));
   p.copy_out(a, all.data());
   return all;
 }
@@ -312,7 +306,7 @@ TEST(Spatter, SharedIndicesAreInTheMemoryOfABlock) {
 // Threads of these instances move one element each, regardless of the unrolling of an entry.
 TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
   const auto indices = [](std::int64_t length) {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(length));
+    std::vector<std::int64_t> all(at(length));
     std::iota(all.begin(), all.end(), 0);
     return all;
   };
@@ -446,9 +440,13 @@ const DeviceEntry& entry_named(const std::string& kernel) {
                        [&](const DeviceEntry& e) { return e.kernel == kernel; });
 }
 
+// One launch of a kernel without arrays.
+std::vector<DeviceStep> launch_of(const std::string& kernel) {
+  return {{entry_named(kernel).launch, nullptr, {0, 1}, 32}};
+}
+
 TEST(Timers, MakeEventsAndGraphsOnce) {
-  const DeviceEntry& e = entry_named("launch.empty");
-  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  const std::vector<DeviceStep> steps = launch_of("launch.empty");
   const emulated::Counts before = emulated::counts();
   const auto by_events = device().prepare(steps, Timer::Events);
   for (int k = 0; k < 5; ++k) by_events->sample(20, nullptr);
@@ -462,9 +460,8 @@ TEST(Timers, MakeEventsAndGraphsOnce) {
 
 // Without a delay the first event would complete while the first launch is still being queued.
 TEST(Timers, StartEventsBehindADelay) {
-  const DeviceEntry& e = entry_named("launch.empty");
-  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32},
-                                      {e.launch, nullptr, {0, 1}, 32}};
+  std::vector<DeviceStep> steps = launch_of("launch.empty");
+  steps.push_back(steps.front());
   const auto sequence = device().prepare(steps, Timer::Events);
   const auto queued_by = [&](double* per_step) {
     const Recording recording;
@@ -499,8 +496,7 @@ TEST(Timers, KeepTheGraphsOfEveryCandidateDuringTrials) {
 
 TEST(Timers, LoadKernelsBeforeACapture) {
   emulated::loaded().clear();
-  const DeviceEntry& e = entry_named("launch.compute");
-  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  const std::vector<DeviceStep> steps = launch_of("launch.compute");
   EXPECT_GT(device().sample(steps, 2, Timer::Graph, nullptr), 0.0);
   const Failing failing("cudaFuncGetAttributes");
   EXPECT_TRUE(
@@ -509,8 +505,7 @@ TEST(Timers, LoadKernelsBeforeACapture) {
 
 // A failed capture is ended, so that later samples can be taken.
 TEST(Timers, SurviveFailures) {
-  const DeviceEntry& e = entry_named("launch.empty");
-  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  const std::vector<DeviceStep> steps = launch_of("launch.empty");
   const std::pair<const char*, const char*> known[] = {
       {"launch", "launching a kernel failed"},
       {"launch cudaStreamEndCapture", "launching a kernel failed"},
@@ -532,8 +527,7 @@ TEST(Timers, SurviveFailures) {
 
 // The runtime keeps the error of a call until it is read, and launches read it.
 TEST(Failures, AreNotReportedByLaterLaunches) {
-  const DeviceEntry& e = entry_named("launch.empty");
-  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  const std::vector<DeviceStep> steps = launch_of("launch.empty");
   for (const char* function : {"cudaSetDevice", "cudaFree", "cudaFreeHost", "cudaEventDestroy",
                                "cudaGraphDestroy", "cudaGraphExecDestroy"}) {
     std::byte* on_device = device().allocate(8);
@@ -687,8 +681,8 @@ TEST(Transfers, FindTheMemoryThatLimitsLeave) {
 }
 
 TEST(Launches, HaveFurtherSharedMemory) {
-  const DeviceEntry& e = entry_named("launch.empty");
-  DeviceStep step{e.launch, nullptr, {0, 1}, 32, nullptr, 49152};
+  DeviceStep step = launch_of("launch.empty").front();
+  step.shared_B = 49152;
   EXPECT_GT(device().sample({step}, 1, Timer::Host, nullptr), 0.0);
   // The limit of shared memory is an attribute of the kernel, which cases of several sizes share.
   step.shared_B = 98304;

@@ -33,8 +33,7 @@ inline void PrintTo(const DeviceEntry& e, std::ostream* out) {
 
 namespace {
 
-using testing::permutation;
-using testing::scattered;
+using namespace testing;
 
 constexpr double kUlps = 128.0;  // tolerance of reductions, as in their specs
 
@@ -95,9 +94,7 @@ class Case {
         indices_["IDX" + std::to_string(k + 1)] = permutation(size.elements, k);
       }
     }
-    for (const auto& [name, values] : indices_) {
-      inputs_.indices[name] = {values.data(), std::ssize(values)};
-    }
+    inputs_.indices = views_of(indices_);
   }
 
   void set(const char* name, std::int64_t value) { inputs_.integers[name] = value; }
@@ -129,7 +126,7 @@ class Case {
     const std::int64_t entries = starts.back();
     const std::int64_t local = entries + size.nodes / 7;
     std::vector<std::int64_t> columns = permutation(local, 3);
-    columns.resize(static_cast<std::size_t>(entries));
+    columns.resize(at(entries));
     inputs_.integers["local_nodes"] = local;
     inputs_.integers["global_nodes"] = size.nodes;
     if (!scatters) {
@@ -137,11 +134,10 @@ class Case {
       return;
     }
     std::vector<std::int64_t>& ids = indices_["ids"];
-    ids.assign(static_cast<std::size_t>(local), -1);
+    ids.assign(at(local), -1);
     for (std::size_t g = 0; g + 1 < starts.size(); ++g) {
-      for (auto j = static_cast<std::size_t>(starts[g]);
-           j < static_cast<std::size_t>(starts[g + 1]); ++j) {
-        ids[static_cast<std::size_t>(columns[j])] = static_cast<std::int64_t>(g);
+      for (std::int64_t j = starts[g]; j < starts[g + 1]; ++j) {
+        ids[at(columns[at(j)])] = static_cast<std::int64_t>(g);
       }
     }
   }
@@ -175,7 +171,7 @@ struct Content {
         continue;
       }
       if (number == arrays.size()) arrays.emplace_back();
-      arrays[number].resize(static_cast<std::size_t>(a.rows * a.columns * dtype_size(a.type)));
+      arrays[number].resize(at(a.rows * a.columns * dtype_size(a.type)));
       problem.copy_out(a, arrays[number++].data());
     }
   }
@@ -465,7 +461,7 @@ TEST(Reductions, StayAccurateForManyElements) {
     // Blocks have one thread each, which loads four values at once.
     constexpr std::int64_t kMany = std::int64_t{4096} * 512 * 4;
     const auto problem = Case(e, {kMany, 3, 3, 1, 1}).prepare_there();
-    const std::vector<float> values(static_cast<std::size_t>(kMany), value);
+    const std::vector<float> values(at(kMany), value);
     problem->copy_in("a", values.data());
     run(*problem, e, {0, kMany}, 1);
     EXPECT_TRUE(is_near(result_of(*problem), static_cast<double>(value) * kMany, e.dtype));

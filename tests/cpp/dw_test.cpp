@@ -24,19 +24,7 @@
 namespace memkern {
 namespace {
 
-using testing::as;
-using testing::at;
-using testing::contains;
-using testing::entries_of;
-using testing::Fenced;
-using testing::is_refused;
-using testing::kMax;
-using testing::permutation;
-using testing::put;
-using testing::refusal;
-using testing::scattered;
-using testing::set;
-using testing::team_of;
+using namespace testing;
 
 using Complex = std::complex<double>;
 using Integers = std::vector<std::int64_t>;
@@ -217,9 +205,7 @@ void run_fenced(const RegisteredEntry& e, const Fields& f, const Way& way) {
   EXPECT_EQ(as<std::int64_t>(neighbours.values()), f.neighbours);
 }
 
-std::vector<RegisteredEntry> all_entries() {
-  return entries_of([](const std::string& kernel) { return kernel == "dw.hop"; });
-}
+std::vector<RegisteredEntry> all_entries() { return entries_of({"dw.hop"}); }
 
 class Bodies : public ::testing::TestWithParam<RegisteredEntry> {
  protected:
@@ -327,9 +313,7 @@ struct Request {
   std::unique_ptr<Problem> prepare(const Team& team, std::int64_t offset_B = 0) {
     Inputs inputs;
     inputs.integers = integers;
-    for (const auto& [name, values] : indices) {
-      inputs.indices[name] = {values.data(), std::ssize(values)};
-    }
+    inputs.indices = views_of(indices);
     Placement placement;
     placement.offset_B = offset_B;
     return make_problem(kernel, dtype, "", inputs, team, placement);
@@ -487,12 +471,7 @@ void run_by(const Team& team, const RegisteredEntry& e, std::int64_t distance) {
     problem->fill(true);
     copy_in<T>(*problem, "links", r.fields.links);
     copy_in<T>(*problem, "psi", r.fields.psi);
-    const Step step{e.body, e.finish, problem->args(), problem->count(), nullptr};
-    {
-      const Team::Session session(team);
-      Sampler(team, schedule, repetition).sample({&step, 1}, 3);
-    }
-    problem->mark_written();
+    sample(team, e, *problem, 3, repetition, schedule);
     EXPECT_EQ(result_of<T>(*problem), wanted);
   };
   run(Repetition::Fork, kWhole);

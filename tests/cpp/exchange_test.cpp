@@ -18,9 +18,7 @@
 namespace memkern {
 namespace {
 
-using testing::at;
-using testing::contains;
-using testing::refusal;
+using namespace testing;
 using Integers = std::vector<std::int64_t>;
 
 // Sends element from[k] to element to[k]; messages arrive in finish().
@@ -78,6 +76,11 @@ struct How {
   const char* schedule;
   std::int64_t chunk;
 };
+void set_how(Request& request, const How& how) {
+  request.repetition = how.repetition;
+  request.schedule = how.schedule;
+  request.chunk = how.chunk;
+}
 constexpr How kHow[] = {{"fork", "static", 0},
                         {"barrier", "static", 0},
                         {"spin", "static", 0},
@@ -103,9 +106,7 @@ struct Scatter {
     request.kernel = "bs.bs7";
     request.index_dtype = "int32";
     request.threads = threads;
-    request.repetition = how.repetition;
-    request.schedule = how.schedule;
-    request.chunk = how.chunk;
+    set_how(request, how);
     request.inputs.integers = {{"local_nodes", kNodes}, {"global_nodes", kNodes}, {"prefetch", 0}};
     request.inputs.indices["ids"] = view_of(ids);
     request.exchange = own;
@@ -151,9 +152,7 @@ TEST(Exchange, FollowsTheIterationsWhoseResultsAreSent) {
       request.kernel = "bs.bs8";
       request.index_dtype = "int64";
       request.threads = 2;
-      request.repetition = how.repetition;
-      request.schedule = how.schedule;
-      request.chunk = how.chunk;
+      set_how(request, how);
       request.inputs.integers = {
           {"local_nodes", 2 * kNodes}, {"global_nodes", kNodes}, {"prefetch", 0}};
       if (split >= 0) request.inputs.integers["split_at"] = split;
@@ -197,9 +196,7 @@ struct Product {
     request.index_dtype = "int32";
     request.template_variant = "write";
     request.threads = 3;
-    request.repetition = how.repetition;
-    request.schedule = how.schedule;
-    request.chunk = how.chunk;
+    set_how(request, how);
     request.inputs.integers = {{"rows", kRows}, {"columns", kRows},  {"chunk", 4},
                                {"sigma", 8},    {"move_columns", 0}, {"by_entries", 1},
                                {"prefetch", 0}};

@@ -21,9 +21,7 @@
 namespace memkern {
 namespace {
 
-using testing::Fenced;
-using testing::name_of;
-using testing::with_types;
+using namespace testing;
 
 constexpr int kWorkers = 2;
 

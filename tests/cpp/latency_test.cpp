@@ -19,10 +19,7 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::is_refused;
-using testing::permutation;
-using testing::refusal;
+using namespace testing;
 
 constexpr std::int64_t kLines = 60;
 constexpr std::int64_t kLine_B = 64;
@@ -97,10 +94,7 @@ TEST(Chase, AccessesEveryLineOnceInTheOrderGiven) {
 
 TEST(Chase, FollowsAnyNumberOfChainsFromEquallyDistantPlaces) {
   std::set<std::string> forms;
-  for (const RegisteredEntry& e :
-       testing::entries_of([](const std::string& kernel) { return kernel == "latency.chase"; })) {
-    forms.insert(e.template_variant);
-  }
+  for (const RegisteredEntry& e : entries_of({"latency.chase"})) forms.insert(e.template_variant);
   ASSERT_EQ(forms.size(), 24U);
   for (const std::string& form : forms) {
     const int chains = std::stoi(form);

@@ -15,8 +15,7 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::is_refused;
+using namespace testing;
 
 class FakeRoot : public testing::FakeRoot {
  protected:

@@ -15,12 +15,7 @@
 namespace memkern {
 namespace {
 
-using testing::entries_of;
-using testing::Fenced;
-using testing::name_of;
-using testing::scattered;
-using testing::scattered_values;
-using testing::with_types;
+using namespace testing;
 
 // Lists of the local nodes of each global node (matrix Z). Local nodes in no list are masked.
 struct Mesh {
@@ -33,11 +28,11 @@ Mesh mesh(std::int64_t global, std::int64_t masked) {
   Mesh m;
   std::int64_t taken = 0;
   for (std::int64_t g = 0; g < global; ++g) {
-    m.nodes.emplace_back(static_cast<std::size_t>((g + global + scattered(g, 1, 3)) % 9));
+    m.nodes.emplace_back(at((g + global + scattered(g, 1, 3)) % 9));
     taken += std::ssize(m.nodes.back());
   }
   m.local = taken + masked;
-  std::vector<std::int64_t> order(static_cast<std::size_t>(m.local));
+  std::vector<std::int64_t> order(at(m.local));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [](std::int64_t a, std::int64_t b) {
     return scattered(a, 2, 1 << 30) < scattered(b, 2, 1 << 30);
@@ -62,11 +57,11 @@ void check(const RegisteredEntry& entry, const Mesh& m, const Shares& parts,
   const std::string kernel = entry.kernel;
   std::vector<I> starts = {0};
   std::vector<I> columns;
-  std::vector<I> ids(static_cast<std::size_t>(m.local), I{-1});
+  std::vector<I> ids(at(m.local), I{-1});
   for (std::size_t g = 0; g < m.nodes.size(); ++g) {
     for (const std::int64_t node : m.nodes[g]) {
       columns.push_back(static_cast<I>(node));
-      ids[static_cast<std::size_t>(node)] = static_cast<I>(g);
+      ids[at(node)] = static_cast<I>(g);
     }
     starts.push_back(static_cast<I>(columns.size()));
   }
@@ -98,18 +93,15 @@ void check(const RegisteredEntry& entry, const Mesh& m, const Shares& parts,
   std::vector<T> wanted_local = local;
   std::vector<T> wanted_global = global;
   for (std::int64_t i = all.begin; i < all.end; ++i) {
-    const auto at = static_cast<std::size_t>(i);
     if (scatters) {
-      if (ids[at] >= 0) wanted_local[at] = global[static_cast<std::size_t>(ids[at])];
+      if (ids[at(i)] >= 0) wanted_local[at(i)] = global[at(ids[at(i)])];
       continue;
     }
     T sum = 0;
-    for (const std::int64_t node : m.nodes[at]) sum += local[static_cast<std::size_t>(node)];
-    if (kernel == "bs.bs6") wanted_global[at] = sum;
-    if (kernel == "bs.bs8") {
-      for (const std::int64_t node : m.nodes[at])
-        wanted_local[static_cast<std::size_t>(node)] = sum;
-    }
+    for (const std::int64_t node : m.nodes[at(i)]) sum += local[at(node)];
+    if (kernel == "bs.bs6") wanted_global[at(i)] = sum;
+    if (kernel != "bs.bs8") continue;
+    for (const std::int64_t node : m.nodes[at(i)]) wanted_local[at(node)] = sum;
   }
   EXPECT_EQ(local_nodes.values(), wanted_local);
   EXPECT_EQ(global_nodes.values(), wanted_global);
@@ -138,10 +130,7 @@ TEST_P(OnMeshes, FollowsItsDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllEntries, OnMeshes,
-                         ::testing::ValuesIn(entries_of([](const std::string& kernel) {
-                           return kernel == "bs.bs6" || kernel == "bs.bs7" || kernel == "bs.bs8";
-                         })),
-                         name_of);
+                         ::testing::ValuesIn(entries_of({"bs.bs6", "bs.bs7", "bs.bs8"})), name_of);
 
 // An assumption of the tests above.
 TEST(Meshes, HaveRowsOfEveryLength) {

@@ -22,9 +22,7 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::is_refused;
-using testing::refusal;
+using namespace testing;
 
 // With small caches, flushes and data beyond the caches are small, too.
 const bool kDescribed = [] {

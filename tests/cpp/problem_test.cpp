@@ -18,13 +18,7 @@
 namespace memkern {
 namespace {
 
-using testing::as;
-using testing::contains;
-using testing::Declared;
-using testing::is_refused;
-using testing::kMax;
-using testing::refusal;
-using testing::team_of;
+using namespace testing;
 
 class Tiny : public Declared {
  public:
@@ -121,7 +115,7 @@ TEST_P(Types, CopiesInAndOutWithoutThePadding) {
   EXPECT_GT(a.row_stride, a.columns);
   // Workers have separate pages.
   EXPECT_EQ(a.row_stride * dtype_size(a.type) % 4096, 0);
-  const auto bytes = static_cast<std::size_t>(a.rows * a.columns * dtype_size(a.type));
+  const auto bytes = at(a.rows * a.columns * dtype_size(a.type));
   std::vector<unsigned char> in(bytes);
   std::iota(in.begin(), in.end(), static_cast<unsigned char>(1));
   std::vector<unsigned char> out(bytes);
@@ -222,7 +216,7 @@ class AddedIndices : public ::testing::Test {
 
 TEST_F(AddedIndices, AreCopiesInTheGivenType) {
   for (const std::int64_t n : {1, 2, 1001}) {
-    std::vector<std::int64_t> values(static_cast<std::size_t>(n));
+    std::vector<std::int64_t> values(at(n));
     std::iota(values.begin(), values.end(), -1);
     const std::vector<std::int64_t> before = values;
     Declared problem(three_, "between:r");

@@ -37,6 +37,20 @@ struct Turn {
   static inline int completions = 0;
 };
 
+// Applies a primitive to a word, and returns the old value.
+template <Primitive primitive, class T>
+T apply(T& word, T v) {
+  const T old = word;
+  if constexpr (primitive == Primitive::Add) word = old + v;
+  if constexpr (primitive == Primitive::And) word = old & v;
+  if constexpr (primitive == Primitive::Or) word = old | v;
+  if constexpr (primitive == Primitive::Xor) word = old ^ v;
+  if constexpr (primitive == Primitive::Min) word = std::min(old, v);
+  if constexpr (primitive == Primitive::Max) word = std::max(old, v);
+  if constexpr (primitive == Primitive::Exchange) word = v;
+  return old;
+}
+
 // Carries out started operations when they are completed, and, if `ordered`, before the next
 // operation of the worker.
 template <bool ordered>
@@ -146,16 +160,7 @@ struct Library {
     }
     template <Primitive primitive, class T>
     static T combine(const Place& p, T v) {
-      T& word = *reinterpret_cast<T*>(at(p));
-      const T old = word;
-      if constexpr (primitive == Primitive::Add) word = old + v;
-      if constexpr (primitive == Primitive::And) word = old & v;
-      if constexpr (primitive == Primitive::Or) word = old | v;
-      if constexpr (primitive == Primitive::Xor) word = old ^ v;
-      if constexpr (primitive == Primitive::Min) word = std::min(old, v);
-      if constexpr (primitive == Primitive::Max) word = std::max(old, v);
-      if constexpr (primitive == Primitive::Exchange) word = v;
-      return old;
+      return apply<primitive>(*reinterpret_cast<T*>(at(p)), v);
     }
 
     mutable std::vector<std::function<void()>> started_;
@@ -271,15 +276,7 @@ struct Serial {
   }
   template <class T>
   static T fetch(T* at, T v) {
-    const T old = *at;
-    if constexpr (primitive == Primitive::Add) *at = old + v;
-    if constexpr (primitive == Primitive::And) *at = old & v;
-    if constexpr (primitive == Primitive::Or) *at = old | v;
-    if constexpr (primitive == Primitive::Xor) *at = old ^ v;
-    if constexpr (primitive == Primitive::Min) *at = std::min(old, v);
-    if constexpr (primitive == Primitive::Max) *at = std::max(old, v);
-    if constexpr (primitive == Primitive::Exchange) *at = v;
-    return old;
+    return apply<primitive>(*at, v);
   }
   template <class T>
   static bool swap(T* at, T& expected, T now) {

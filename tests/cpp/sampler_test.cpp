@@ -24,15 +24,12 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::is_refused;
-using testing::refusal;
-using testing::team_of;
+using namespace testing;
 
 // Counts how often each iteration ran, and checks the order of steps.
 struct Counter {
-  explicit Counter(std::int64_t count) : size(count), ran_(static_cast<std::size_t>(count)) {}
-  std::atomic<int>& ran(std::int64_t i) { return ran_[static_cast<std::size_t>(i)]; }
+  explicit Counter(std::int64_t count) : size(count), ran_(at(count)) {}
+  std::atomic<int>& ran(std::int64_t i) { return ran_[at(i)]; }
   std::int64_t size;
   std::atomic<std::int64_t> total{0};
   std::atomic<int> highest_worker{-1};
@@ -152,8 +149,7 @@ TEST_P(Ways, RunTheStepsOfASequenceInOrder) {
   std::vector<double> per_step = {0.0, 0.0};
   Sampler s = sampler(team_of(3));
   if (GetParam().repetition == Repetition::Free) {
-    const std::string message = refusal<InputError>([&] { s.sample(steps, 1, per_step); });
-    EXPECT_TRUE(contains(message, "use 'barrier'"));
+    EXPECT_TRUE(is_refused([&] { s.sample(steps, 1, per_step); }, "use 'barrier'"));
     return;
   }
   const double seconds = s.sample(steps, 5, per_step);
@@ -174,7 +170,7 @@ struct Ledger {
 
 void record_body(const void* args, Range range, int worker) {
   auto& ledger = *const_cast<Ledger*>(static_cast<const Ledger*>(args));
-  ledger.parts[static_cast<std::size_t>(worker)].emplace_back(range.begin, range.end);
+  ledger.parts[at(worker)].emplace_back(range.begin, range.end);
 }
 
 TEST_P(Ways, FollowBoundariesIfAWorkerHasOneRange) {
@@ -288,14 +284,12 @@ TEST(ContiguousPart, AcceptsTheLargestCount) {
 TEST(ParallelParts, GiveEachWorkerItsRow) {
   for (const std::int64_t rows : {1, 2, 3, 5}) {
     const std::int64_t size = rows * 7;
-    std::vector<int> owner(static_cast<std::size_t>(size), -1);
+    std::vector<int> owner(at(size), -1);
     parallel_parts(team_of(3), rows, size, [&](Range part, int worker) {
-      for (std::int64_t i = part.begin; i < part.end; ++i) {
-        owner[static_cast<std::size_t>(i)] = worker;
-      }
+      for (std::int64_t i = part.begin; i < part.end; ++i) owner[at(i)] = worker;
     });
     for (std::int64_t i = 0; i < size; ++i) {
-      const int who = owner[static_cast<std::size_t>(i)];
+      const int who = owner[at(i)];
       if (rows == 1) {
         EXPECT_GE(who, 0);
       } else {
@@ -313,17 +307,15 @@ TEST(ParallelParts, FollowBoundaries) {
     std::atomic<int> parts{0};
     parallel_parts(team_of(3), boundaries, [&](Range part, int number) {
       ++parts;
-      EXPECT_EQ(part.begin, boundaries[static_cast<std::size_t>(number)]);
-      EXPECT_EQ(part.end, boundaries[static_cast<std::size_t>(number) + 1]);
-      for (std::int64_t i = part.begin; i < part.end; ++i) {
-        owner[static_cast<std::size_t>(i)] = number;
-      }
+      EXPECT_EQ(part.begin, boundaries[at(number)]);
+      EXPECT_EQ(part.end, boundaries[at(number) + 1]);
+      for (std::int64_t i = part.begin; i < part.end; ++i) owner[at(i)] = number;
     });
     EXPECT_EQ(parts, std::ssize(boundaries) - 1);
     for (std::int64_t i = 0; i < 11; ++i) {
       const auto after = std::upper_bound(boundaries.begin(), boundaries.end(), i);
       const bool inside = after != boundaries.begin() && after != boundaries.end();
-      EXPECT_EQ(owner[static_cast<std::size_t>(i)], inside ? after - boundaries.begin() - 1 : -1);
+      EXPECT_EQ(owner[at(i)], inside ? after - boundaries.begin() - 1 : -1);
     }
   }
 }

@@ -23,12 +23,7 @@
 namespace memkern {
 namespace {
 
-using testing::at;
-using testing::contains;
-using testing::is_refused;
-using testing::kMax;
-using testing::set;
-using testing::team_of;
+using namespace testing;
 
 // Inputs of a caller, with defaults for inputs that a test does not set.
 struct Request {
@@ -45,9 +40,7 @@ struct Request {
   std::unique_ptr<Problem> prepare(const Team& team, const Placement& placement = {}) const {
     Inputs inputs;
     inputs.integers = integers;
-    for (const auto& [name, values] : indices) {
-      inputs.indices[name] = {values.data(), static_cast<std::int64_t>(values.size())};
-    }
+    inputs.indices = views_of(indices);
     return make_problem("spatter." + kernel, dtype, index_dtype, inputs, team, placement);
   }
 };
@@ -289,12 +282,7 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
           for (const Way& way : ways) {
             problem->fill(true);
             const std::vector<double> before = values(*problem, true);
-            const Step step{e.body, e.finish, problem->args(), problem->count()};
-            {
-              const Team::Session session(team_of(4));
-              Sampler(team_of(4), way.schedule, way.repetition).sample({&step, 1}, 3);
-            }
-            problem->mark_written();
+            sample(team_of(4), e, *problem, 3, way.repetition, way.schedule);
             expect_moved(r, *problem, before);
             ++runs;
           }
@@ -306,11 +294,8 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
 }
 
 TEST(Workers, MatchASingleWorker) {
-  for (const RegisteredEntry& e : registered_entries()) {
-    bool runs_here = false;
-    for (const std::string& isa : supported_isas()) runs_here = runs_here || isa == e.isa;
+  for (const RegisteredEntry& e : entries_of({"spatter.scatter", "spatter.gs"})) {
     const std::string name = e.kernel;
-    if (!runs_here || (name != "spatter.scatter" && name != "spatter.gs")) continue;
     Request r;
     r.kernel = name.substr(8);
     r.dtype = e.dtype;
@@ -320,10 +305,7 @@ TEST(Workers, MatchASingleWorker) {
     for (const Team* team : {&team_of(1), &team_of(4)}) {
       const auto problem = r.prepare(*team);
       problem->fill(true);
-      const Step step{e.body, e.finish, problem->args(), problem->count()};
-      const Team::Session session(*team);
-      Sampler(*team, {Schedule::Kind::Static, 7}, Repetition::Barrier).sample({&step, 1}, 2);
-      problem->mark_written();
+      sample(*team, e, *problem, 2, Repetition::Barrier, {Schedule::Kind::Static, 7});
       results.push_back(values(*problem, true));
     }
     // Every worker's dense buffer holds the same values by position.

@@ -29,18 +29,7 @@
 namespace memkern {
 namespace {
 
-using testing::as;
-using testing::at;
-using testing::contains;
-using testing::entries_of;
-using testing::Fenced;
-using testing::is_refused;
-using testing::kMax;
-using testing::refusal;
-using testing::scattered;
-using testing::set;
-using testing::team_of;
-using testing::with_types;
+using namespace testing;
 
 using Integers = std::vector<std::int64_t>;
 using Numbers = std::vector<double>;
@@ -719,7 +708,6 @@ class Prepared {
     r.dtype = r.values_dtype = e.dtype;
     r.index_dtype = e.index;
     problem_ = r.prepare(team);
-    boundaries_ = problem_->boundaries();
     moved_ = r.integers["move_columns"] != 0;
     std::iota(order_.begin(), order_.end(), std::int64_t{0});
     if (r.kernel == "spmv.sell") order_ = input<std::int64_t>(*problem_, "order");
@@ -735,13 +723,7 @@ class Prepared {
       problem_->poke(to_x, c, c < m_.columns ? x[at(from)] : 0.0);
     }
     for (std::int64_t i = 0; i < y.columns; ++i) problem_->poke(y, i, 0.0);
-    const Step step{e_.body, e_.finish, problem_->args(), problem_->count(),
-                    boundaries_.empty() ? nullptr : boundaries_.data()};
-    {
-      const Team::Session session(team_);
-      Sampler(team_, schedule, repetition).sample({&step, 1}, invocations);
-    }
-    problem_->mark_written();
+    sample(team_, e_, *problem_, invocations, repetition, schedule);
     Numbers all(at(m_.rows()));
     for (std::int64_t i = 0; i < m_.rows(); ++i) all[at(order_[at(i)])] = problem_->peek(y, i);
     for (std::int64_t i = m_.rows(); i < y.columns; ++i) EXPECT_EQ(problem_->peek(y, i), 0.0) << i;
@@ -754,7 +736,6 @@ class Prepared {
   const Team& team_;
   std::unique_ptr<Problem> problem_;
   Integers order_;
-  Boundaries boundaries_;
   bool moved_ = false;
 };
 

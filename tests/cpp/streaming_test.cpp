@@ -21,13 +21,7 @@
 namespace memkern {
 namespace {
 
-using testing::entries_of;
-using testing::Fenced;
-using testing::name_of;
-using testing::permutation;
-using testing::scattered;
-using testing::scattered_values;
-using testing::with_types;
+using namespace testing;
 
 constexpr double kAlpha = 3.0;
 constexpr double kBeta = -2.0;

@@ -24,6 +24,7 @@
 #include "core/buffer.hpp"
 #include "core/device_memory.hpp"
 #include "core/errors.hpp"
+#include "core/sampler.hpp"
 #include "core/team.hpp"
 #include "engine/problem.hpp"
 #include "engine/registry.hpp"
@@ -171,6 +172,26 @@ class Declared : public Problem {
   using Problem::own_indices;
 };
 
+// Views of lists, which must outlive them.
+inline std::map<std::string, IndexView> views_of(
+    const std::map<std::string, std::vector<std::int64_t>>& lists) {
+  std::map<std::string, IndexView> all;
+  for (const auto& [name, values] : lists) all[name] = {values.data(), std::ssize(values)};
+  return all;
+}
+
+// One sample of all iterations of a case by an entry.
+inline void sample(const Team& team, const RegisteredEntry& e, Problem& problem,
+                   std::int64_t invocations, Repetition repetition = Repetition::Fork,
+                   Schedule schedule = {}) {
+  const Boundaries boundaries = problem.boundaries();
+  const Step step{e.body, e.finish, problem.args(), problem.count(),
+                  boundaries.empty() ? nullptr : boundaries.data()};
+  const Team::Session session(team);
+  Sampler(team, schedule, repetition).sample({&step, 1}, invocations);
+  problem.mark_written();
+}
+
 // Pseudo-random integer in [0, bound), without a period that a vector's width could hide.
 inline std::int64_t scattered(std::int64_t i, std::int64_t salt, std::int64_t bound) {
   std::uint64_t x = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15U;
@@ -208,6 +229,12 @@ std::vector<RegisteredEntry> entries_of(const Wanted& wanted) {
     if (runs && wanted(std::string(e.kernel))) all.push_back(e);
   }
   return all;
+}
+
+inline std::vector<RegisteredEntry> entries_of(const std::initializer_list<const char*>& kernels) {
+  return entries_of([&](const std::string& kernel) {
+    return std::find(kernels.begin(), kernels.end(), kernel) != kernels.end();
+  });
 }
 
 inline std::string name_of(const ::testing::TestParamInfo<RegisteredEntry>& tried) {

@@ -19,9 +19,7 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
-using testing::is_refused;
-using testing::refusal;
+using namespace testing;
 
 std::vector<int> units() { return Topology::instance().allowed_units(); }
 std::string first_unit() { return std::to_string(units().front()); }
@@ -39,9 +37,9 @@ std::set<int> binding() {
 
 // Processing units on which each worker of the team may run, within a Session.
 std::vector<std::set<int>> workers_bindings(const Team& team) {
-  std::vector<std::set<int>> out(static_cast<std::size_t>(team.size()));
+  std::vector<std::set<int>> out(at(team.size()));
   parallel_parts(team, team.size(), team.size(),
-                 [&](Range, int worker) { out[static_cast<std::size_t>(worker)] = binding(); });
+                 [&](Range, int worker) { out[at(worker)] = binding(); });
   return out;
 }
 
@@ -144,7 +142,7 @@ TEST(Team, ReleasesWorkers) {
 void bind(const std::set<int>& to) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  for (const int unit : to) CPU_SET(static_cast<std::size_t>(unit), &set);
+  for (const int unit : to) CPU_SET(at(unit), &set);
   ASSERT_EQ(sched_setaffinity(0, sizeof set, &set), 0);
 }
 
@@ -220,8 +218,7 @@ TEST(Team, BindsTheWorkersOfEachCallingThread) {
 class BadPin : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BadPin, IsRefusedByName) {
-  const std::string message = refusal<InputError>([] { Team({1, GetParam()}); });
-  EXPECT_TRUE(contains(message, "pin"));
+  EXPECT_TRUE(is_refused([] { Team({1, GetParam()}); }, "pin"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BadPin,
@@ -230,15 +227,13 @@ INSTANTIATE_TEST_SUITE_P(All, BadPin,
                                            "0-99999999999", "99999999999999999999", "0-65534"));
 
 TEST(Team, RefusesListsTooShort) {
-  const std::string message = refusal<InputError>([] { Team({2, first_unit()}); });
-  EXPECT_TRUE(contains(message, "list one for each"));
+  EXPECT_TRUE(is_refused([] { Team({2, first_unit()}); }, "list one for each"));
 }
 
 TEST(Team, RefusesAUnitForTwoWorkers) {
   const std::string range = first_unit() + "-" + first_unit();
   for (const std::string& list : {first_unit() + "," + first_unit(), range + "," + first_unit()}) {
-    const std::string message = refusal<InputError>([&] { Team({0, list}); });
-    EXPECT_TRUE(contains(message, "unit " + first_unit() + " twice"));
+    EXPECT_TRUE(is_refused([&] { Team({0, list}); }, "unit " + first_unit() + " twice"));
   }
 }
 

@@ -27,7 +27,7 @@ FAMILIES = {path.parent.name for path in (TREE / "cpp" / "families").glob("*/gpu
 RACES = ("spatter.scatter", "spatter.gs", "spatter.multiscatter", "raider.scatter", "raider.sg")
 
 
-def test_every_kernel_of_the_families_runs_on_a_gpu() -> None:
+def test_every_kernel_of_the_families_runs_on_a_gpu():
     own = {name.partition(".")[0] for name in OWN_TESTS}
     wanted = {name for name in registry() if name.partition(".")[0] in FAMILIES - own}
     wanted |= {name for name in registry() if name.startswith(OWN_TESTS)}
@@ -55,7 +55,7 @@ def entry_params() -> list[Any]:
     return entry_parameters(every, one_of_all(every, (*KEYS, lambda e: e[2:4])))
 
 
-def test_chosen_entries_have_every_variant_type_and_operation() -> None:
+def test_chosen_entries_have_every_variant_type_and_operation():
     params = entry_params()
     every = [param.values[0] for param in params]
     chosen = [param.values[0] for param in params if not param.marks]
@@ -70,7 +70,7 @@ def one_delta_and_row(case: Case) -> bool:
 
 
 @pytest.mark.parametrize("entry", entry_params())
-def test_a_gpu_agrees_with_the_reference(entry: tuple[Any, ...]) -> None:
+def test_a_gpu_agrees_with_the_reference(entry):
     kernel, variant, dtype, index, unroll, form = entry
     options = {"variant": variant, "dtype": dtype, "index_dtype": index, "unroll": unroll}
     for number, sample in enumerate(SAMPLES[kernel]):
@@ -113,7 +113,7 @@ def test_a_gpu_agrees_with_the_reference(entry: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize("unroll", [0, 1, 8])
 @pytest.mark.parametrize("kernel", spatter.KERNELS)
-def test_indices_that_exceed_a_block_are_in_shared_memory(kernel: str, unroll: int) -> None:
+def test_indices_that_exceed_a_block_are_in_shared_memory(kernel, unroll):
     indices = np.random.default_rng(1).permutation(70)
     names = ["pattern_gather", "pattern_scatter"] if kernel == "gs" else ["pattern"]
     own = {name: indices for name in names}
@@ -129,7 +129,7 @@ def test_indices_that_exceed_a_block_are_in_shared_memory(kernel: str, unroll: i
 
 @pytest.mark.parametrize("timer", ["host", "events", "graph"])
 @pytest.mark.parametrize("kernel", ["stream.copy", "bs.bs4", "spatter.gather", "loops.daxpy"])
-def test_records_have_the_columns_of_devices(kernel: str, timer: str) -> None:
+def test_records_have_the_columns_of_devices(kernel, timer):
     shape = {"pattern": "UNIFORM:8:1", "count": 500} if "spatter" in kernel else {"elements": 5000}
     case = built(kernel, device="cuda", timer=timer, runs=4, **shape)
     record = case.measure().record
@@ -148,7 +148,7 @@ def test_records_have_the_columns_of_devices(kernel: str, timer: str) -> None:
     assert {"gpu_clock_GHz", "gpu_memory_clock_GHz", "gpu_throttle"} <= set(record)
 
 
-def test_the_rotation_times_its_four_kernels() -> None:
+def test_the_rotation_times_its_four_kernels():
     measured = built("stream.rotation", elements=4000, device="cuda", runs=5).measure()
     assert [part.record["kernel"] for part in measured.parts] == [
         "stream.copy", "stream.scale", "stream.add", "stream.triad",
@@ -156,7 +156,7 @@ def test_the_rotation_times_its_four_kernels() -> None:
     assert measured.valid and all(part.record["time_min_s"] > 0 for part in measured.parts)
 
 
-def test_caches_can_be_flushed_and_memory_is_reused() -> None:
+def test_caches_can_be_flushed_and_memory_is_reused():
     case = mk.stream("triad", elements=1000, device="cuda", flush=True, runs=3)
     assert case.measure().valid
     assert case.measure().record["invocations"] == 1
@@ -164,13 +164,13 @@ def test_caches_can_be_flushed_and_memory_is_reused() -> None:
     assert results.valid and len(results) == 2
 
 
-def test_reductions_take_a_number_of_blocks() -> None:
+def test_reductions_take_a_number_of_blocks():
     for blocks in (0, 1, 512, 8192):
         record = mk.loops("dot", 5000, device="cuda", blocks=blocks, runs=2).measure().record
         assert record["valid"] and record["blocks"] == blocks
 
 
-def test_a_balanced_gather_takes_a_number_of_nodes_for_each_block() -> None:
+def test_a_balanced_gather_takes_a_number_of_nodes_for_each_block():
     build = functools.partial(mk.bs, 6, elements=3, degree=2, device="cuda", runs=2)
     for nodes in (0, 64, 6144):
         record = build(variant="balanced", nodes_per_block=nodes).measure().record
@@ -193,7 +193,7 @@ def test_a_balanced_gather_takes_a_number_of_nodes_for_each_block() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["gather", "scatter"])
-def test_the_paper_s_indices_can_be_in_shared_memory(kernel: str) -> None:
+def test_the_paper_s_indices_can_be_in_shared_memory(kernel):
     case = functools.partial(spatter.case, kernel, device="cuda", variant="shared", runs=2)
     measured = case(pattern="UNIFORM:256:1", count=40, block_threads=1024).measure()
     record = measured.record
@@ -204,7 +204,7 @@ def test_the_paper_s_indices_can_be_in_shared_memory(kernel: str) -> None:
             case(pattern="UNIFORM:8:1", count=40, **options).prepare()
 
 
-def test_arithmetic_takes_longer_than_its_launch_on_a_gpu() -> None:
+def test_arithmetic_takes_longer_than_its_launch_on_a_gpu():
     units = gpu.facts("cuda:0")["units"]
     assert mk.loops("peakflops", device="cuda").iterations == units * 2048 * 2**16
     assert mk.loops("peakflops", 100, device="cuda").iterations == 100
@@ -216,7 +216,7 @@ def test_arithmetic_takes_longer_than_its_launch_on_a_gpu() -> None:
         assert found == dict.fromkeys(DTYPES, units * 2048 * 2**16)
 
 
-def test_records_have_the_bandwidths_of_the_memory() -> None:
+def test_records_have_the_bandwidths_of_the_memory():
     record = mk.stream("copy", elements=64, device="cuda", runs=2).measure().record
     assert record["gpu_peak_GBps"] == gpu.facts("cuda:0")["peak_GBps"]
     assert record["gpu_best_copy_GBps"] > 0 and record["gpu_best_read_GBps"] > 0
@@ -230,7 +230,7 @@ def test_records_have_the_bandwidths_of_the_memory() -> None:
 
 @pytest.mark.parametrize("variant", ["simt", "l2"])
 @pytest.mark.parametrize("chains, threads", [(1, 1), (2, 2), (4, 1), (8, 1), (16, 3)])
-def test_a_chain_of_loads_goes_all_the_way(variant: str, chains: int, threads: int) -> None:
+def test_a_chain_of_loads_goes_all_the_way(variant, chains, threads):
     for order in ("random", "sequential", [3, 0, 5, 1]):
         case = mk.latency(
             4096, order=order, chains=chains, threads=threads, device="cuda", variant=variant,
@@ -255,7 +255,7 @@ def test_a_chain_of_loads_goes_all_the_way(variant: str, chains: int, threads: i
 
 @pytest.mark.parametrize("dtype", ["uint32", "uint64"])
 @pytest.mark.parametrize("stride", [0, 1, 2, 31, 32, 64])
-def test_lanes_follow_chains_through_shared_memory(stride: int, dtype: str) -> None:
+def test_lanes_follow_chains_through_shared_memory(stride, dtype):
     for block_threads, threads in ((0, 1), (32, 3), (100, 2), (1024, 1)):
         case = mk.case(
             "latency.banks", stride=stride, dtype=dtype, threads=threads, steps=70, device="cuda",
@@ -270,7 +270,7 @@ def test_lanes_follow_chains_through_shared_memory(stride: int, dtype: str) -> N
         assert (got == wanted).all()
 
 
-def test_wrong_chains_through_shared_memory_are_found() -> None:
+def test_wrong_chains_through_shared_memory_are_found():
     prepared = mk.case("latency.banks", steps=70, device="cuda").prepare()
     assert prepared.check().valid
 
@@ -278,7 +278,7 @@ def test_wrong_chains_through_shared_memory_are_found() -> None:
     assert not checked(longer, prepared.native).valid
 
 
-def test_further_shared_memory_reaches_the_launch() -> None:
+def test_further_shared_memory_reaches_the_launch():
     case = mk.stream("copy", elements=5000, device="cuda", block_shared=4096, runs=2)
     record = case.measure().record
     assert record["valid"] and record["block_shared_B"] == 4096
@@ -293,7 +293,7 @@ def test_further_shared_memory_reaches_the_launch() -> None:
             within.with_(block_shared=98305).prepare().check()
 
 
-def test_the_device_is_part_of_the_identity() -> None:
+def test_the_device_is_part_of_the_identity():
     case = mk.stream("copy", elements=64)
     assert case.identity() != case.with_(device="cuda").identity()
     on_gpu = case.with_(device="cuda")
@@ -301,7 +301,7 @@ def test_the_device_is_part_of_the_identity() -> None:
     assert on_gpu.identity() == case.with_(device="cuda:0").identity()
 
 
-def test_a_gather_that_does_nothing_is_caught() -> None:
+def test_a_gather_that_does_nothing_is_caught():
     case = spatter.case("gather", pattern="UNIFORM:8:1", count=100, device="cuda")
     idle = Changed(case.prepare().native, run=lambda k: 1e-6, run_range=lambda begin, end: 1e-6)
     assert not checked(case, idle).valid

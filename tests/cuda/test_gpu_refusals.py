@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,15 +14,12 @@ from memkern import _memkern
 from memkern.cli import main
 from memkern.host import this_host
 from memkern.machine import gpu
-from memkern.spec.case import Case
 from memkern.spec.options import Knobs
 from memkern.studies import comparison_worker
 
 
 @ONLY_EMULATED
-def test_a_busy_gpu_fails_only_cases_that_use_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_busy_gpu_fails_only_cases_that_use_it(monkeypatch, capsys):
     # Other tests have filled these caches.
     gpu.copy_GBps.cache_clear()
     this_host().measured = {}
@@ -51,13 +47,8 @@ def test_a_busy_gpu_fails_only_cases_that_use_it(
     ],
 )
 def test_a_gpu_that_fails_gives_a_sentence_and_no_result(
-    function: str,
-    timer: str,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-) -> None:
+    function, timer, said, monkeypatch, capsys, tmp_path
+):
     case = mk.stream("copy", elements=4096, device="cuda", runs=2, timer=timer)
     file = tmp_path / "sweep.toml"
     file.write_text(
@@ -76,9 +67,7 @@ def test_a_gpu_that_fails_gives_a_sentence_and_no_result(
 
 
 @ONLY_EMULATED
-def test_a_failing_gpu_does_not_end_a_comparison(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_failing_gpu_does_not_end_a_comparison(monkeypatch, tmp_path):
     file = tmp_path / "sweep.toml"
     file.write_text(
         '[[case]]\nkernel = "stream.copy"\nelements = 64\ndevice = "cuda"\n'
@@ -94,7 +83,7 @@ def test_a_failing_gpu_does_not_end_a_comparison(
     assert other["record"]["valid"]
 
 
-def test_only_chains_of_loads_run_on_gpus() -> None:
+def test_only_chains_of_loads_run_on_gpus():
     for kernel in ("latency.loaded", "latency.ping_pong"):
         with refused(f"kernel '{kernel}' does not run on cuda:0"):
             threads = 2 if kernel == "latency.loaded" else 0
@@ -165,7 +154,7 @@ UNKNOWN = "cuda:7" if HAS_GPU else "cuda:1"
         ("transfers.between", {"peer": "cuda:7"}, "device cuda:7 is not one of cuda:0 to cuda:"),
     ],
 )
-def test_wrong_options_are_refused(kernel: str, options: dict[str, Any], match: str) -> None:
+def test_wrong_options_are_refused(kernel, options, match):
     with refused(match):
         mk.case(kernel, **{"device": "cuda", **SHAPES.get(kernel, {}), **options}).prepare()
 
@@ -180,7 +169,7 @@ def test_wrong_options_are_refused(kernel: str, options: dict[str, Any], match: 
         mk.gather(range(6145), delta=1, count=2),
     ],
 )
-def test_unrolling_that_does_not_run_is_refused_and_left_out(case: Case) -> None:
+def test_unrolling_that_does_not_run_is_refused_and_left_out(case):
     case = on_device(case)
     for unroll in (1, 2, 4, 8):
         with refused(f"{case.spec.name}' is not built with unroll {unroll}: there are 0"):
@@ -190,7 +179,7 @@ def test_unrolling_that_does_not_run_is_refused_and_left_out(case: Case) -> None
     assert {row["unroll"] for row in search} == {0} and best.knobs.unroll == 0
 
 
-def test_more_memory_than_the_device_has_is_refused_before_it_is_touched() -> None:
+def test_more_memory_than_the_device_has_is_refused_before_it_is_touched():
     free_B = gpu.facts("cuda:0")["memory_B"]
     case = mk.stream("copy", footprint_B=2 * free_B, device="cuda")
     with pytest.raises(MemoryError, match="cuda:0 leaves"):
@@ -198,7 +187,7 @@ def test_more_memory_than_the_device_has_is_refused_before_it_is_touched() -> No
     assert mk.stream("copy", elements=64, device="cuda").measure().valid
 
 
-def test_the_drivers_copy_is_left_out_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_drivers_copy_is_left_out_without_memory(monkeypatch):
     with pytest.raises(MemoryError, match="cuda:0 refused a buffer"):
         CUDA.copy_s(0, 2 * gpu.facts("cuda:0")["memory_B"], 1, 0.0)
 
@@ -215,7 +204,7 @@ def test_the_drivers_copy_is_left_out_without_memory(monkeypatch: pytest.MonkeyP
     assert np.isnan(case.measure().record["gpu_copy_GBps"])
 
 
-def test_the_extension_refuses_other_objects_as_device() -> None:
+def test_the_extension_refuses_other_objects_as_device():
     for wrong in ("cuda:0", 3, object()):
         with pytest.raises(ValueError, match="device has the wrong type"):
             _memkern.Prepared(**{**REQUEST, "device": wrong})
@@ -223,7 +212,7 @@ def test_the_extension_refuses_other_objects_as_device() -> None:
         _memkern.Prepared(**{**REQUEST, "timer": "x"})
 
 
-def test_unrolling_that_misaligned_arrays_do_not_have_is_refused() -> None:
+def test_unrolling_that_misaligned_arrays_do_not_have_is_refused():
     with refused("'loops.triad' is not built with unroll 4: there are 0"):
         mk.loops("triad", 64, device="cuda", offset=8, unroll=4).prepare()
     for case in (
@@ -235,9 +224,7 @@ def test_unrolling_that_misaligned_arrays_do_not_have_is_refused() -> None:
         assert case.prepare().check().valid
 
 
-def test_without_the_module_devices_are_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_module_devices_are_refused(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, MODULE, None)
     for words in ("transfers", "latency banks"):
         assert "without its CUDA part" in refused_words(capsys, *words.split())
@@ -248,7 +235,7 @@ def test_without_the_module_devices_are_refused(
 
 
 @pytest.mark.skipif(HAS_GPU, reason="this machine has a GPU")
-def test_the_real_module_needs_no_driver_to_be_imported() -> None:
+def test_the_real_module_needs_no_driver_to_be_imported():
     # In a separate process, which has not imported the emulated module. A build without a CUDA
     # Toolkit has no module, which gives the second message.
     program = (

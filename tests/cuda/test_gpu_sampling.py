@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,9 +34,7 @@ from memkern.machine import gpu, restoring, settings
 from memkern.studies import comparison_worker
 
 
-def test_the_drivers_copy_is_not_timed_while_another_thread_measures(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_drivers_copy_is_not_timed_while_another_thread_measures(monkeypatch):
     free = []
 
     def try_to_measure() -> None:
@@ -56,7 +53,7 @@ def test_the_drivers_copy_is_not_timed_while_another_thread_measures(
     assert free == [False]
 
 
-def test_nvml_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_is_optional(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     gpu._nvml.cache_clear()
     gpu.idle_W.cache_clear()
@@ -70,7 +67,7 @@ def test_nvml_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu.idle_W.cache_clear()
 
 
-def test_clocks_and_throttling_are_read_while_kernels_run(nvml: Nvml) -> None:
+def test_clocks_and_throttling_are_read_while_kernels_run(nvml):
     states = iter([0x1, 0x4, 0x20, 0x4])
     nvml.reasons = lambda: next(states, 0x4)
     with gpu.Watch("cuda:0") as watch:
@@ -84,7 +81,7 @@ def test_clocks_and_throttling_are_read_while_kernels_run(nvml: Nvml) -> None:
     assert watch.power_W(0.0) == 350
 
 
-def test_readings_count_by_their_times(nvml: Nvml) -> None:
+def test_readings_count_by_their_times(nvml):
     watch = gpu.Watch("cuda:0")
     # The thread started the reading at time 2 before the one at time 3, and finished it later.
     watch._readings = [gpu.Reading(at, 1.0, 1.0, reasons, 1.0) for at, reasons in
@@ -93,9 +90,7 @@ def test_readings_count_by_their_times(nvml: Nvml) -> None:
 
 
 @pytest.mark.parametrize("name", ["CurrentClocksEventReasons", "CurrentClocksThrottleReasons"])
-def test_reasons_are_read_by_either_name(
-    name: str, nvml: Nvml, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reasons_are_read_by_either_name(name, nvml, monkeypatch):
     # Versions of NVML have one of these functions only.
     monkeypatch.setattr(Nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", property())
     nvml.settings = {name: 0x40}
@@ -109,9 +104,7 @@ def test_reasons_are_read_by_either_name(
     assert watch.columns["gpu_throttle"] == "hardware temperature"
 
 
-def test_costs_are_not_kept_from_a_gpu_that_slows_down(
-    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_costs_are_not_kept_from_a_gpu_that_slows_down(nvml, monkeypatch):
     # Arrays of a few KiB instead of many MiB.
     about = {**gpu.facts("cuda:0"), "l2_B": 2**12}
     monkeypatch.setattr(gpu, "facts", functools.cache(lambda name: about))
@@ -127,9 +120,7 @@ def test_costs_are_not_kept_from_a_gpu_that_slows_down(
     assert costs.measured(ceilings, host)["read"] > 0
 
 
-def test_samples_of_a_gpu_that_slows_down_are_repeated(
-    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_of_a_gpu_that_slows_down_are_repeated(nvml, monkeypatch):
     # Read only at the beginning and after each block of samples.
     monkeypatch.setattr(gpu, "_INTERVAL_S", 60.0)
     case = mk.stream("copy", elements=1000, device="cuda", runs=30, placements=1)
@@ -154,9 +145,7 @@ def test_samples_of_a_gpu_that_slows_down_are_repeated(
     assert record["shared_with"] == "" and record["gpu_throttle"] == "hardware"
 
 
-def test_trials_of_a_gpu_that_slows_down_are_repeated(
-    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trials_of_a_gpu_that_slows_down_are_repeated(nvml, monkeypatch):
     monkeypatch.setattr(gpu, "_INTERVAL_S", 60.0)
     dot = mk.case("bs.bs4", elements=64, device="cuda").prepare()
     candidates = [(variant, dot.obtained["isa"]) for variant in ("one-kernel", "two-kernel")]
@@ -184,7 +173,7 @@ def test_trials_of_a_gpu_that_slows_down_are_repeated(
     assert {record["block_threads_requested"] for record in search} == {0, 64, 256}
 
 
-def test_a_gpu_is_warm_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_warm_before_it_is_timed(monkeypatch):
     calls: list[int] = []
 
     def run(invocations: int) -> float:
@@ -212,7 +201,7 @@ def test_a_gpu_is_warm_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("seconds, invocations", [(1e-6, 20), (4.9e-3, 4), (0.03, 1)])
-def test_samples_of_long_kernels_have_fewer_launches(seconds: float, invocations: int) -> None:
+def test_samples_of_long_kernels_have_fewer_launches(seconds, invocations):
     prepared = mk.stream("copy", elements=64, device="cuda").prepare()
     prepared.native = Changed(prepared.native, run=lambda _: seconds)
     assert prepared.invocations == invocations
@@ -229,9 +218,7 @@ def test_samples_of_long_kernels_have_fewer_launches(seconds: float, invocations
         ("latency.chase", {"size_B": 4096, "steps": 100}),
     ],
 )
-def test_a_gpu_is_warmed_up_immediately_before_its_samples(
-    kernel: str, shape: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_is_warmed_up_immediately_before_its_samples(kernel, shape, monkeypatch):
     calls: list[str] = []
 
     def spy(owner: Any, name: str) -> None:
@@ -257,7 +244,7 @@ def test_a_gpu_is_warmed_up_immediately_before_its_samples(
     assert calls[-2:] == ["warm_up", "take"]
 
 
-def test_launches_are_subtracted_only_from_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_are_subtracted_only_from_single_ones(monkeypatch):
     calls: list[tuple[str, str, int]] = []
 
     def cost_s(host: Host, *which: Any) -> float:
@@ -278,7 +265,7 @@ def test_launches_are_subtracted_only_from_single_ones(monkeypatch: pytest.Monke
     assert alone["time_net_s"] == alone["time_min_s"] - 1e-7
 
 
-def test_energy_of_an_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_energy_of_an_invocation(monkeypatch):
     # A device that always uses 300 W.
     monkeypatch.setattr(gpu, "energy_J", lambda name: 300 * time.perf_counter())
     monkeypatch.setattr(gpu, "METERED_S", 0.4)
@@ -296,9 +283,7 @@ def test_energy_of_an_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu.idle_W.cache_clear()
 
 
-def test_a_gpu_without_a_meter_of_energy_tells_its_power(
-    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_without_a_meter_of_energy_tells_its_power(nvml, monkeypatch):
     monkeypatch.setattr(gpu, "METERED_S", 0.05)
     case = mk.stream("copy", elements=4096, device="cuda", runs=2)
     record = case.measure().record
@@ -307,9 +292,7 @@ def test_a_gpu_without_a_meter_of_energy_tells_its_power(
     assert not {"gpu_power_W", "gpu_energy_J"} & set(record)
 
 
-def test_records_say_why_the_energy_of_a_gpu_is_unknown(
-    nvml: Nvml, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_say_why_the_energy_of_a_gpu_is_unknown(nvml, monkeypatch, capsys):
     case = mk.stream("copy", elements=4096, device="cuda", runs=2)
     monkeypatch.setattr(Nvml, "nvmlDeviceGetPowerUsage", property())
     record = case.measure().record
@@ -325,7 +308,7 @@ def test_records_say_why_the_energy_of_a_gpu_is_unknown(
     assert why in capsys.readouterr().out
 
 
-def test_energy_of_pages_that_move_once_is_not_measured(nvml: Nvml) -> None:
+def test_energy_of_pages_that_move_once_is_not_measured(nvml):
     how = {"size_B": 4096, "device": "cuda", "runs": 2}
     assert mk.transfers("to_device", memory="pinned", **how).measure().record["power_W"] == 350
     record = mk.transfers("to_device", memory="managed", **how).measure().record
@@ -333,9 +316,7 @@ def test_energy_of_pages_that_move_once_is_not_measured(nvml: Nvml) -> None:
     assert "energy_J" not in record
 
 
-def test_a_meter_of_a_gpu_that_vanishes_is_named(
-    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_meter_of_a_gpu_that_vanishes_is_named(nvml, monkeypatch):
     native = gpu.metered_W
 
     def vanishing(name: str, work: Callable[[], object]) -> float:
@@ -351,12 +332,7 @@ def test_a_meter_of_a_gpu_that_vanishes_is_named(
 
 # The guardian of a killed test would remove all clock limits of a real GPU, even earlier ones.
 @ONLY_EMULATED
-def test_the_clock_is_limited_while_samples_are_taken(
-    nvml: Nvml,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_clock_is_limited_while_samples_are_taken(nvml, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv(settings.FOLDER, str(tmp_path / "state"))
     nvml.settings = {
         "SupportedMemoryClocks": [3201, 2619], "SupportedGraphicsClocks": [1980, 1500, 210]
@@ -387,9 +363,7 @@ def test_the_clock_is_limited_while_samples_are_taken(
     assert "outside 210 to 1980 MHz" in capsys.readouterr().err
 
 
-def test_a_gpu_is_warmed_up_until_it_has_the_clock_of_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_gpu_is_warmed_up_until_it_has_the_clock_of_before(monkeypatch):
     monkeypatch.delenv(small.VARIABLE, raising=False)
     for name, value in {"WARM_S": 0.05, "_LEAST_WARM_S": 0.002, "_CLOCKS_UNDER_LOAD": {}}.items():
         monkeypatch.setattr(gpu, name, value)
@@ -409,9 +383,7 @@ def test_a_gpu_is_warmed_up_until_it_has_the_clock_of_before(
     assert warmed_s() >= 0.05 and warmed_s() >= 0.05
 
 
-def test_records_of_a_gpu_have_intervals_and_workers_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_records_of_a_gpu_have_intervals_and_workers_of_their_own(monkeypatch):
     machine, l2_B = machine_environment(), int(gpu.facts("cuda:0")["l2_B"])
     for footprint_B, level in ((l2_B // 2, "L2"), (4 * l2_B, "memory")):
         name = f"{level}, GPU, 1 placement"
@@ -425,7 +397,7 @@ def test_records_of_a_gpu_have_intervals_and_workers_of_their_own(
         ]
 
 
-def test_what_placements_cost_is_measured_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_placements_cost_is_measured_on_the_gpu(monkeypatch):
     monkeypatch.delenv(small.VARIABLE, raising=False)
     planning.rates.cache_clear()
     calls: list[str] = []

@@ -1,11 +1,9 @@
 """Settings of GPUs, which environments, the doctor and `info` show."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from device_under_test import CUDA, ONLY_EMULATED, Nvml
+from device_under_test import CUDA, ONLY_EMULATED
 
 from memkern.cli import main
 from memkern.host.environment import machine_environment
@@ -16,7 +14,7 @@ from memkern.studies import doctor
 
 
 @ONLY_EMULATED
-def test_the_environment_has_the_gpus_and_their_settings(nvml: Nvml) -> None:
+def test_the_environment_has_the_gpus_and_their_settings(nvml):
     def machine() -> dict[str, Any]:
         gpu.facts.cache_clear()
         return machine_environment()
@@ -38,7 +36,7 @@ def test_the_environment_has_the_gpus_and_their_settings(nvml: Nvml) -> None:
 
 
 @ONLY_EMULATED
-def test_the_doctor_judges_gpus(nvml: Nvml) -> None:
+def test_the_doctor_judges_gpus(nvml):
     def states(copy_GBps: float = 240.0) -> dict[str, tuple[str, str]]:
         gpu.facts.cache_clear()
         found = card_findings("cuda:0", copy_GBps)
@@ -73,8 +71,8 @@ def test_the_doctor_judges_gpus(nvml: Nvml) -> None:
 
 @ONLY_EMULATED
 def test_a_card_in_a_narrow_slot_is_compared_with_what_it_can_have(
-    nvml: Nvml, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+    nvml, monkeypatch, capsys, tmp_path
+):
     # NVML's maximum is limited by the slot; the system's files have the maximum of the card.
     nvml.settings = {
         "MaxPcieLinkGeneration": 3, "MaxPcieLinkWidth": 4,
@@ -97,7 +95,7 @@ def test_a_card_in_a_narrow_slot_is_compared_with_what_it_can_have(
 
 
 @ONLY_EMULATED
-def test_the_doctor_names_a_gpu_that_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_names_a_gpu_that_is_unavailable(monkeypatch):
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "cudaGetDeviceProperties")
     for known in (gpu.facts, gpu.copy_GBps):
         known.cache_clear()
@@ -108,7 +106,7 @@ def test_the_doctor_names_a_gpu_that_is_unavailable(monkeypatch: pytest.MonkeyPa
 
 
 @ONLY_EMULATED
-def test_info_shows_the_settings_of_gpus(nvml: Nvml, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_shows_the_settings_of_gpus(nvml, capsys):
     nvml.settings = {"EnforcedPowerLimit": 700_000, "MaxClockInfo": 1980, "CurrPcieLinkWidth": 16}
     nvml.reasons = lambda: 0x4
     assert main(["info"]) == 0

@@ -1,7 +1,6 @@
 """Transfers between host and GPUs: every word arrives; memory that does not move is refused."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ def transfer_params() -> list[Any]:
 
 @pytest.mark.usefixtures("two_devices")
 @pytest.mark.parametrize("entry", transfer_params())
-def test_transfers_move_every_word(entry: tuple[Any, ...]) -> None:
+def test_transfers_move_every_word(entry):
     for size_B in (8, 4096, 4104, 2**20 + 8):
         case = transfer(entry, size_B, runs=3, seed=5)
         record = case.measure().record
@@ -72,7 +71,7 @@ def test_transfers_move_every_word(entry: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize(
     "entry", [e for e in TRANSFERS if e[5] != "managed"], ids=lambda e: f"{e[0]}-{e[1]}-{e[5]}"
 )
-def test_wrong_copies_are_found(entry: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_copies_are_found(entry, monkeypatch):
     kinds = {
         "to_device": ["HostToDevice"],
         "from_device": ["DeviceToHost"],
@@ -88,7 +87,7 @@ def test_wrong_copies_are_found(entry: tuple[Any, ...], monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("way", ["to_device", "from_device", "both"])
-def test_wrong_pages_are_found(way: str) -> None:
+def test_wrong_pages_are_found(way):
     prepared = mk.transfers(way, size_B=3 * 4096, memory="managed", device="cuda").prepare()
     assert prepared.check().valid
 
@@ -100,7 +99,7 @@ def test_wrong_pages_are_found(way: str) -> None:
 
 
 @ONLY_EMULATED
-def test_memory_that_does_not_move_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_does_not_move_is_refused(monkeypatch):
     case = mk.transfers("to_device", size_B=64, memory="managed", device="cuda")
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "managed")
     with refused("managed memory does not move between this host and cuda:0: use pageable or"):
@@ -116,9 +115,7 @@ def test_memory_that_does_not_move_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert staged.prepare().check().valid
 
 
-def test_the_verb_measures_transfers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_verb_measures_transfers(monkeypatch, capsys, tmp_path):
     path = tmp_path / "transfers.json"
     assert main(["transfers", "--sizes", "64,4096", "--runs", "2", "-o", str(path)]) == 0
     shown = capsys.readouterr().out

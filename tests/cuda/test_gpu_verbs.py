@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,23 +19,19 @@ from memkern.report import cases as report_cases
 from memkern.report.cases import gpu_report_cases
 
 
-def test_the_verb_measures_sizes_of_the_caches_of_a_gpu(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_verb_measures_sizes_of_the_caches_of_a_gpu(capsys):
     words = ["latency", "--device", "cuda", "--runs", "2", "--steps", "64", "--json"]
     assert main(words) == 0
     sizes = [one["size_B"] for one in json.loads(capsys.readouterr().out)]
     assert (min(sizes), max(sizes)) == (2**12, 4 * gpu.facts("cuda:0")["l2_B"])
 
 
-def test_the_verb_measures_banks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_measures_banks(capsys):
     assert main(["latency", "banks", "--stride", "1,32", "--runs", "2"]) == 0
     assert "stride" in capsys.readouterr().out
 
 
-def test_the_report_of_a_gpu_has_cases_of_the_families_that_run_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_report_of_a_gpu_has_cases_of_the_families_that_run_there(monkeypatch):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     for quick in (False, True):
         cases = gpu_report_cases("cuda:0", quick, 2**14, 2**24)
@@ -48,9 +43,7 @@ def test_the_report_of_a_gpu_has_cases_of_the_families_that_run_there(
             assert case.prepare().check().valid
 
 
-def test_the_report_measures_a_gpu(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_report_measures_a_gpu(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     few = [mk.stream("copy", elements=2**k, device="cuda") for k in (8, 12)]
     calls: list[Any] = []
@@ -77,7 +70,7 @@ def test_the_report_measures_a_gpu(
         assert said in capsys.readouterr().err
 
 
-def test_tune_searches_the_options_of_gpus() -> None:
+def test_tune_searches_the_options_of_gpus():
     best, search = mk.tune(
         mk.gather("UNIFORM:8:1", count=300, device="cuda"),
         # More than all trials take on a GPU, where each allocates memory.
@@ -89,9 +82,7 @@ def test_tune_searches_the_options_of_gpus() -> None:
     assert best.knobs.device == "cuda:0"
 
 
-def test_the_command_that_the_map_of_blocks_recommends_makes_its_records(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_command_that_the_map_of_blocks_recommends_makes_its_records(monkeypatch, tmp_path):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     monkeypatch.chdir(tmp_path)
     command = re.search("`memkern (.*?)`", refusal(figures["gpu-blocks"], None))
@@ -118,7 +109,7 @@ def test_the_command_that_the_map_of_blocks_recommends_makes_its_records(
         ("70", "70-real"),
     ],
 )
-def test_cards_unknown_to_the_toolkit_run_ptx(cards: str, wanted: str, tmp_path: Path) -> None:
+def test_cards_unknown_to_the_toolkit_run_ptx(cards, wanted, tmp_path):
     known = "\n".join(f"compute_{n}" for n in (75, 80, 90, 100, 121))
     script = tmp_path / "try.cmake"
     script.write_text(
@@ -131,9 +122,7 @@ def test_cards_unknown_to_the_toolkit_run_ptx(cards: str, wanted: str, tmp_path:
     assert run.stderr.strip() == wanted
 
 
-def test_the_command_line_measures_on_a_gpu(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_command_line_measures_on_a_gpu(capsys, tmp_path):
     file = tmp_path / "gpu.json"
     words = ["stream", "-k", "copy,triad", "--elements", "5000", "--device", "cuda", "--runs", "3"]
     assert main([*words, "--timer", "events", "--block-threads", "64,256", "-o", str(file)]) == 0

@@ -32,7 +32,7 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return found
 
 
-def test_a_choice_begins_with_earlier_rounds(tries: Counter[str]) -> None:
+def test_a_choice_begins_with_earlier_rounds(tries):
     assert CASE.prepare().obtained["variant"] == "auto"
     name = variants.name_of(CASE)
     rounds = this_host().choices.known(name)
@@ -48,7 +48,7 @@ def test_a_choice_begins_with_earlier_rounds(tries: Counter[str]) -> None:
     assert len(this_host().choices.known(name)) == choices._MOST_ROUNDS
 
 
-def test_earlier_rounds_count_as_much_as_new_ones(tries: Counter[str]) -> None:
+def test_earlier_rounds_count_as_much_as_new_ones(tries):
     case = CASE.with_(pin="compact")
     name = variants.name_of(case)
     tried = {"auto/baseline": 0.0, "nt/baseline": -1.0, "scalar/baseline": 2.0}
@@ -62,7 +62,7 @@ def test_earlier_rounds_count_as_much_as_new_ones(tries: Counter[str]) -> None:
     assert chosen == "auto"
 
 
-def test_other_cases_and_parts_have_rounds_of_their_own() -> None:
+def test_other_cases_and_parts_have_rounds_of_their_own():
     names = {
         variants.name_of(case, parts)
         for case in (CASE, mk.stream("copy", elements=8192), CASE.with_(pages="4k"))
@@ -72,7 +72,7 @@ def test_other_cases_and_parts_have_rounds_of_their_own() -> None:
     assert variants.name_of(CASE.with_(budget_s=9.0)) in names
 
 
-def test_the_last_rounds_of_the_last_cases_are_kept() -> None:
+def test_the_last_rounds_of_the_last_cases_are_kept():
     known = choices.Choices({"a": [{"simd/avx2": float(k)} for k in range(12)]})
     known.add("a", {"simd/avx2": 12.0})
     assert [one["simd/avx2"] for one in known.known("a")] == [float(k) for k in range(1, 13)]
@@ -82,7 +82,7 @@ def test_the_last_rounds_of_the_last_cases_are_kept() -> None:
     assert known.known("a") == [] and len(known.added) == choices._MOST_CASES
 
 
-def test_trials_of_parts_use_the_rounds_of_parts() -> None:
+def test_trials_of_parts_use_the_rounds_of_parts():
     prepared = CASE.prepare()
     parts = variants._Parts(prepared, 8)
     assert variants._Trials(prepared)._name != variants._Trials(prepared, parts)._name

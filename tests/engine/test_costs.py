@@ -23,7 +23,7 @@ from memkern.spec.case import Case
 from memkern.spec.kernel import Ceilings
 
 
-def test_short_cases_report_the_time_without_the_launch() -> None:
+def test_short_cases_report_the_time_without_the_launch():
     # A single thread waits for no others: its shortest sample is short on busy machines too.
     short = mk.gather([0, 1], count=2, threads=1, variant="scalar", budget_s=0.1).measure().record
     net_s = short["time_min_s"] - short["launch_s"]
@@ -49,9 +49,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
 CEILINGS_OF_ONE = Need(CEILINGS, (1, "auto", "default"))
 
 
-def test_ceilings_are_the_largest_since_the_boot(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ceilings_are_the_largest_since_the_boot(host, monkeypatch):
     measured: dict[str, float] = {}
 
     def best(_: Host, which: str, rates: Mapping[str, float]) -> dict[str, float]:
@@ -68,7 +66,7 @@ def test_ceilings_are_the_largest_since_the_boot(
     assert found.times(3).ceiling_share == 0.25
 
 
-def test_ceilings_fit_into_a_small_memory(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ceilings_fit_into_a_small_memory(host, monkeypatch):
     sizes_B: list[float] = []
 
     def sized(kernel: str, footprint_B: float, **knobs: Any) -> Case:
@@ -84,9 +82,7 @@ def test_ceilings_fit_into_a_small_memory(host: Host, monkeypatch: pytest.Monkey
     assert len(sizes_B) == 2
 
 
-def test_a_case_has_what_its_record_needs_before_its_first_sample(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_case_has_what_its_record_needs_before_its_first_sample(host, monkeypatch):
     monkeypatch.setitem(costs._MEASURES, CEILINGS, lambda *_: Ceilings(20.0, 15.0, 10.0))
     run = CaseRun(mk.case("spmv.crs", matrix="hpcg:4", threads=1, runs=1), host=host)
     sample = series.sample
@@ -103,9 +99,7 @@ def test_a_case_has_what_its_record_needs_before_its_first_sample(
     assert host.measured == before
 
 
-def test_costs_of_options_that_are_refused_by_now_are_unknown(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_costs_of_options_that_are_refused_by_now_are_unknown(host, monkeypatch):
     def refuse(*_: Any, **__: Any) -> None:
         raise InputError("pin names processing unit 1, which this process may not use")
 
@@ -115,9 +109,7 @@ def test_costs_of_options_that_are_refused_by_now_are_unknown(
 
 
 @pytest.mark.usefixtures("host")
-def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_costs_by_disturbed_samples_are_unknown_and_measured_again(monkeypatch, capsys):
     monkeypatch.setattr(costs, "_AGAIN_SHARE", math.inf)
     this_host().measured = {}
     product = mk.case("spmv.crs", matrix="hpcg:4", threads=1, variant="scalar", runs=3)
@@ -137,9 +129,7 @@ def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
     assert all(record[name] > 0 for name in (*bandwidths, "roofline_fraction"))
 
 
-def test_costs_by_disturbed_samples_are_not_measured_for_every_record(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_costs_by_disturbed_samples_are_not_measured_for_every_record(monkeypatch):
     now_s, calls = 0.0, 0
     monkeypatch.setattr(costs, "time", SimpleNamespace(perf_counter=lambda: now_s))
 

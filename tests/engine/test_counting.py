@@ -72,7 +72,7 @@ def step(
 
 
 @NEEDS_COUNTERS
-def test_software_events_are_those_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+def test_software_events_are_those_of_the_kernel(capsys):
     (row,) = measured(
         capsys, *COMMAND, "-t", "2", "--counters", "page-faults,task-clock,minor-faults:u"
     )
@@ -101,9 +101,7 @@ def test_auto_says_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path:
 
 
 @pytest.mark.parametrize("name", COUNTERS)
-def test_from_events_to_the_figure(
-    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_events_to_the_figure(name, capsys, tmp_path, monkeypatch):
     codes = use(tmp_path, monkeypatch, name)
     # a = s a: each byte is loaded from and stored to every level.
     lines = ELEMENTS * 8 / 64
@@ -171,9 +169,7 @@ def small_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_work")
-def test_counts_of_known_work_decide_what_is_believed(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_of_known_work_decide_what_is_believed(capsys, tmp_path, monkeypatch):
     codes = use(tmp_path, monkeypatch, "Cascade Lake")
     monkeypatch.setattr(known_counts, "_WORK", {})
     lines = 4 * 2**14 / 64
@@ -207,9 +203,7 @@ def test_counts_of_known_work_decide_what_is_believed(
 
 
 @pytest.mark.usefixtures("small_work")
-def test_events_by_their_names_are_checked(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_by_their_names_are_checked(capsys, tmp_path, monkeypatch):
     use(tmp_path, monkeypatch, "Cascade Lake")
     this_host().keep_counters({"page-faults": 1.0})
     lines = 4 * 2**14 // 64
@@ -244,16 +238,14 @@ def test_events_by_their_names_are_checked(
     )
 
 
-def test_migrations_are_not_checked_on_a_single_unit(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_migrations_are_not_checked_on_a_single_unit(monkeypatch, capsys):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert "cpu-migrations" not in known_counts._every()
     pair = "cpu-migrations=page-faults"
     assert "must be QUANTITY=EVENT" in refused_words(capsys, "machine", "counters", "--check", pair)
 
 
-def test_a_check_without_any_event_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_without_any_event_says_why(capsys):
     _memkern.step_events([(1, 2, 1, 1, 1, errno.EACCES, -1)])
     for words in ((), ("--json",)):
         assert refused_words(capsys, "machine", "counters", "--check", *words).startswith(
@@ -262,9 +254,7 @@ def test_a_check_without_any_event_says_why(capsys: pytest.CaptureFixture[str]) 
         )
 
 
-def test_a_count_that_is_unknown_is_null(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_count_that_is_unknown_is_null(capsys, monkeypatch):
     unknown = [
         known_counts.Known("L2_load", "a = s a", 100.0, math.nan),
         known_counts.Known("L3_in", "a = s a", 0.0, 5.0),
@@ -281,8 +271,8 @@ def test_a_count_that_is_unknown_is_null(
 
 
 def test_a_known_processor_without_counting_units_checks_the_events_of_the_system(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    capsys, tmp_path, monkeypatch
+):
     """Virtual machines hide the units of processors that are in the table."""
     cpuinfo = "proc/cpuinfo"
     monkeypatch.setattr(counting, "ROOT", tree(tmp_path, {cpuinfo: ZEN_4[cpuinfo]}))
@@ -292,7 +282,7 @@ def test_a_known_processor_without_counting_units_checks_the_events_of_the_syste
 
 
 @NEEDS_COUNTERS
-def test_events_of_the_system_are_right() -> None:
+def test_events_of_the_system_are_right():
     found = {known.event: known for known in known_counts._of_system(known_counts._every())}
     assert {"page-faults", "minor-faults", "task-clock"} <= set(found)
     for name in ("page-faults", "minor-faults"):
@@ -304,7 +294,7 @@ def test_events_of_the_system_are_right() -> None:
     assert found["task-clock"].count >= 0.9 * found["task-clock"].true
 
 
-def test_an_event_that_is_named_must_be_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_event_that_is_named_must_be_counted(capsys):
     _memkern.step_events([(4, 0x0151, 1, 1, 1, errno.EOPNOTSUPP, -1)])
     sentence = refused_words(capsys, *COMMAND, "--counters", "r0151")
     reason = "the processor's counters do not support it"
@@ -315,9 +305,7 @@ def test_an_event_that_is_named_must_be_counted(capsys: pytest.CaptureFixture[st
     assert "counters must be auto alone or names without auto, not" in both
 
 
-def test_quantities_of_other_processors_are_named_as_such(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quantities_of_other_processors_are_named_as_such(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(counting, "ROOT", tmp_path)
     assert refused_words(capsys, *COMMAND, "--counters", "L2_load") == (
         "memkern: event 'L2_load' can't be counted: the table of events lacks this processor "
@@ -341,7 +329,7 @@ def unprivileged(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True)
 
 
-def test_ordinary_users_count_what_user_code_causes() -> None:
+def test_ordinary_users_count_what_user_code_causes():
     reduced = PARANOID == 2
     done = unprivileged("machine", "counters", "--json")
     assert done.returncode == 0, done.stderr
@@ -364,7 +352,7 @@ def test_ordinary_users_count_what_user_code_causes() -> None:
     assert done.returncode == (2 if reduced else 0)
 
 
-def test_levels_say_whose_faults_count() -> None:
+def test_levels_say_whose_faults_count():
     def by_user() -> None:
         with mmap.mmap(-1, PAGES * mmap.PAGESIZE) as memory:
             memory.madvise(mmap.MADV_NOHUGEPAGE)
@@ -388,9 +376,7 @@ def test_levels_say_whose_faults_count() -> None:
         ), counts
 
 
-def test_auto_leaves_out_what_is_not_permitted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_leaves_out_what_is_not_permitted(capsys, tmp_path, monkeypatch):
     codes = use(tmp_path, monkeypatch, "Zen 4")
     steps = [(type, config, 64, 10, 10, 0, -1) for type, config in codes["L2_load"]]
     steps += [(type, config, 1, 1, 1, errno.EACCES, -1)
@@ -406,9 +392,7 @@ def test_auto_leaves_out_what_is_not_permitted(
         "this machine has no counter" in row["counters_note"]  # fmt: skip
 
 
-def test_tables_show_what_was_counted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_show_what_was_counted(capsys, tmp_path, monkeypatch):
     codes = use(tmp_path, monkeypatch, "Zen 4")
     lines = ELEMENTS * 8 // 64
     ((type, config),) = codes["L2_load"]
@@ -424,7 +408,7 @@ def test_tables_show_what_was_counted(
     assert note == "context-switches has no count: its counter never ran"
 
 
-def test_cases_of_the_figure_are_told_apart() -> None:
+def test_cases_of_the_figure_are_told_apart():
     counts = [{"event": "L2_load", "count": 64.0, "model": 32.0, "running": 1.0}]
     common = {"variant": "simd", "counter_rows": json.dumps(counts), "memory_line_B": 64}
     table = traffic_table(pd.DataFrame([
@@ -440,9 +424,7 @@ def test_cases_of_the_figure_are_told_apart() -> None:
     ]  # fmt: skip
 
 
-def test_each_counter_of_an_event_is_extrapolated_by_its_own_share(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_counter_of_an_event_is_extrapolated_by_its_own_share(tmp_path, capsys, monkeypatch):
     codes = use(tmp_path, monkeypatch, "Cascade Lake")
     loads, stores = codes["tlb_misses"]
     words = (*COMMAND, "-t", "1", "--counters", "tlb_misses", "--placements", "2")
@@ -459,7 +441,7 @@ def test_each_counter_of_an_event_is_extrapolated_by_its_own_share(
             assert one["count"] * row["invocations"] == pytest.approx(count)
 
 
-def test_lines_of_counts_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_counts_are_those_of_the_system(monkeypatch):
     monkeypatch.setattr(caches, "line_B", lambda: 256)
     case = mk.loops("triad", elements=1024, variant="nt")
     lines = recorded._modelled(case, case.bytes_model_B, {}, "memory")
@@ -473,7 +455,7 @@ def test_lines_of_counts_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch
     assert traffic_table(frame)["model_B"].tolist() == [32 * 256, 32 * 64]
 
 
-def test_levels_that_hold_the_array_have_no_traffic() -> None:
+def test_levels_that_hold_the_array_have_no_traffic():
     case = mk.loops("triad", elements=1024, variant="simd")
     model_B = case.bytes_model_B
     lines = recorded._modelled(case, model_B, {}, "L2")
@@ -498,7 +480,7 @@ def test_levels_that_hold_the_array_have_no_traffic() -> None:
     assert lines["L3_load"] == lines["memory_load"] == 0
 
 
-def test_counting_belongs_to_a_case_and_not_to_older_identities() -> None:
+def test_counting_belongs_to_a_case_and_not_to_older_identities():
     case = mk.loops("copy", elements=64)
     assert case.with_(counters="auto").identity() != case.identity()
     assert "counters" not in case.knobs.requested
@@ -507,7 +489,7 @@ def test_counting_belongs_to_a_case_and_not_to_older_identities() -> None:
 
 
 @NEEDS_COUNTERS
-def test_the_extension_checks_what_it_gets() -> None:
+def test_the_extension_checks_what_it_gets():
     prepared = mk.loops("copy", elements=64, threads=1, variant="scalar").prepare()
     code = events.find("page-faults:u").codes[0]
     out = np.empty((2, 1 + len(sampling.CONDITIONS)))

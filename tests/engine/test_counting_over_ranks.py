@@ -14,7 +14,7 @@ OVER_RANKS = ("-m", "memkern", *COMMAND, "-t", "1", "--comm", "mpi", "--json")
 
 @NEEDS_COUNTERS
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_ranks_count_their_own_workers(ranks: int, tmp_path: Path) -> None:
+def test_ranks_count_their_own_workers(ranks, tmp_path):
     words = [*OVER_RANKS, "--counters", "page-faults,task-clock"]
     done = launching.run("openmpi", ranks, words, tmp_path, {"MEMKERN_SMALL": "1"})
     assert done.returncode == 0, done.stderr
@@ -90,7 +90,7 @@ def stepped(
     return json.loads(done.stdout)
 
 
-def test_whole_units_are_counted_once_for_a_host(tmp_path: Path) -> None:
+def test_whole_units_are_counted_once_for_a_host(tmp_path):
     counted, rows, _ = stepped(tmp_path)
     counts = {row["event"]: row["count"] for row in counted}
     # Two controllers on each of two sockets.
@@ -107,7 +107,7 @@ def test_whole_units_are_counted_once_for_a_host(tmp_path: Path) -> None:
     assert set(model.values()) == {2 * 2**14 * 8 / 64}
 
 
-def test_what_a_rank_cannot_count(tmp_path: Path) -> None:
+def test_what_a_rank_cannot_count(tmp_path):
     counted, rows, note = stepped(tmp_path, absent=("", "L3_load"))
     assert "L3_load" not in {row["event"] for row in counted} | rows[0].keys()
     assert "L3_load can't be counted on every rank" in note

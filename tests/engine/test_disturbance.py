@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from machines import MACHINES, Machine, described
+from machines import MACHINES, described
 
 import memkern as mk
 from memkern import _memkern
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("disturbances")
 SHARED_PROBES = watching.shared_probes  # replaced by a fixture
 
 
-def test_disturbed_samples_by_hand() -> None:
+def test_disturbed_samples_by_hand():
     waited = np.array([0.0, 0.04, 0.06, 0.03, 0.5, 0.0, 0.0, math.nan, math.nan, math.nan])
     share = np.array([1.0, 0.5, 0.94, 0.97, 0.5, 1.0, 1.0, 0.96, 0.94, math.nan])
     still = np.zeros(10, dtype=np.bool_)
@@ -42,7 +42,7 @@ def test_disturbed_samples_by_hand() -> None:
     assert found.tolist() == [False, True, True, False]
 
 
-def test_records_tell_how_fast_workers_exchange_lines() -> None:
+def test_records_tell_how_fast_workers_exchange_lines():
     record = mk.stream("copy", elements=1024, threads=2, runs=3).measure().record
     several = len(_memkern.topology()["units"]) > 1
     assert (record["exchange_ns"] > 1) == several
@@ -50,7 +50,7 @@ def test_records_tell_how_fast_workers_exchange_lines() -> None:
     assert math.isnan(alone["exchange_ns"])
 
 
-def test_the_best_of_cores_is_found_in_bounded_memory() -> None:
+def test_the_best_of_cores_is_found_in_bounded_memory():
     cores = CoreRates()
     assert math.isnan(cores.best("1"))
     cores.add([math.nan], "1")
@@ -65,7 +65,7 @@ def test_the_best_of_cores_is_found_in_bounded_memory() -> None:
     assert cores.best("1") < 2
 
 
-def test_the_best_does_not_rise_with_the_number_of_processes() -> None:
+def test_the_best_does_not_rise_with_the_number_of_processes():
     rng = np.random.default_rng(2)
     known: dict[str, dict[int, int]] = {}
     for _ in range(300):
@@ -77,7 +77,7 @@ def test_the_best_does_not_rise_with_the_number_of_processes() -> None:
     assert CoreRates(known).best("1") == pytest.approx(2.4, rel=0.01)
 
 
-def test_the_best_includes_earlier_processes() -> None:
+def test_the_best_includes_earlier_processes():
     first = CoreRates()
     first.add(np.linspace(1.9, 2.0, 500), "1")
     cores = CoreRates({"1": first.added["1"]})
@@ -93,11 +93,11 @@ def test_the_best_includes_earlier_processes() -> None:
     "kept, taken, few",
     [(0, 1, True), (1, 1, False), (4, 8, True), (5, 10, False), (5, 11, True), (50, 100, False)],
 )
-def test_too_few_samples(kept: int, taken: int, few: bool) -> None:
+def test_too_few_samples(kept, taken, few):
     assert too_few(kept, taken) is few
 
 
-def test_processes_that_run_all_the_time_are_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_run_all_the_time_are_observed(monkeypatch):
     observations = iter([[(7, "busy", 1), (8, "brief", 0)], *[[(7, "busy", 1)]] * 4])
     monkeypatch.setattr(activity, "_running", lambda: next(observations))
     found = activity._observed()
@@ -106,7 +106,7 @@ def test_processes_that_run_all_the_time_are_observed(monkeypatch: pytest.Monkey
     assert str(found) == "busy (process 7)"
 
 
-def test_stolen_time_is_not_quiet() -> None:
+def test_stolen_time_is_not_quiet():
     assert str(Activity((), 0.25)) == "other virtual machines, for 25% of the time"
     assert not Activity((), 0.25).quiet
     assert Activity((), 0.01).quiet
@@ -114,7 +114,7 @@ def test_stolen_time_is_not_quiet() -> None:
     assert str(Activity((), math.nan)) == "nothing else"
 
 
-def test_shared_cores_are_not_quiet() -> None:
+def test_shared_cores_are_not_quiet():
     shared = Activity((), 0.0, 0.4)
     assert not shared.quiet
     assert str(shared) == "other load on the same physical cores (in 40% of the probes)"
@@ -124,28 +124,26 @@ def test_shared_cores_are_not_quiet() -> None:
 
 
 @pytest.mark.parametrize(("throughput", "share"), [(2.0, 0.0), (1.4, 1.0)])
-def test_probes_of_shared_cores_are_counted(
-    monkeypatch: pytest.MonkeyPatch, throughput: float, share: float
-) -> None:
+def test_probes_of_shared_cores_are_counted(monkeypatch, throughput, share):
     monkeypatch.setattr(watching.CoreWatch, "observe", lambda self, seconds: None)
     monkeypatch.setattr(watching.CoreWatch, "column", lambda self, name: np.full(8, throughput))
     monkeypatch.setattr(watching.CoreWatch, "best", 2.0)
     assert SHARED_PROBES() == share
 
 
-def test_cores_are_watched_before_measuring() -> None:
+def test_cores_are_watched_before_measuring():
     # If other programs run, there may be no probe in a short time.
     shares = (SHARED_PROBES(0.02) for _ in range(200))
     assert 0 <= next(share for share in shares if not math.isnan(share)) <= 1
 
 
-def test_description_of_many_threads_is_short() -> None:
+def test_description_of_many_threads_is_short():
     threads = [(number, "stress", 0) for number in range(9)] + [(50, "sh", 1)]
     assert names_of(threads) == "stress (processes 0, 1, 2, 3, ...), sh (process 50)"
     assert names_of([(k, f"p{k}", 0) for k in range(7)]).endswith("and others")
 
 
-def test_unknown_run_queue_delays_give_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_run_queue_delays_give_one_warning(monkeypatch):
     assert not _memkern.run_queue_delays_known("/nowhere")
     monkeypatch.setattr(_memkern, "run_queue_delays_known", lambda: False)
     prepared._warn_once.cache_clear()
@@ -179,7 +177,7 @@ input()
 
 
 @pytest.mark.usefixtures("all_units_reserved")
-def test_sharing_units_with_another_memkern_process_gives_a_warning() -> None:
+def test_sharing_units_with_another_memkern_process_gives_a_warning():
     prepared._warn_once.cache_clear()
     case = mk.stream("copy", elements=64, variant="scalar")
     with pytest.warns(UserWarning, match="another memkern process measures on the same"):
@@ -204,7 +202,7 @@ def competitor() -> Iterator[int]:
     process.stdout.close()
 
 
-def test_samples_beside_a_competitor_on_the_unit_are_disturbed(competitor: int) -> None:
+def test_samples_beside_a_competitor_on_the_unit_are_disturbed(competitor):
     # Each sample is longer than several time slices of the scheduler.
     case = mk.stream("copy", elements=2**23, threads=1, pin=str(competitor), pages="4k")
     measurement = case.with_(variant="scalar", runs=5, invocations=8, budget_s=0.2).measure()
@@ -235,14 +233,14 @@ def subprocess_of(unit: int) -> int:
     raise AssertionError("the competitor does not run")
 
 
-def test_workers_avoid_the_unit_of_a_competitor(competitor: int) -> None:
+def test_workers_avoid_the_unit_of_a_competitor(competitor):
     # Other tests do not reserve all of 256 units.
     with described(MACHINES["256 units"]):
         chosen = mk.stream("copy", elements=4096, threads=1).prepare().obtained["pin"]
     assert int(chosen) != competitor
 
 
-def test_kinds_of_cores_are_distinguished(machine: Machine) -> None:
+def test_kinds_of_cores_are_distinguished(machine):
     topology = _memkern.topology()
     every = machine.kinds or (0,) * topology["cores"]
     kinds = [every[core] for core in topology["core_of_unit"]]
@@ -251,7 +249,7 @@ def test_kinds_of_cores_are_distinguished(machine: Machine) -> None:
     assert names_of_cores(obtained)[0] == ("1 of kinds 1" if machine.kinds else "1")
 
 
-def test_cores_at_work_are_labelled_by_number_and_kind() -> None:
+def test_cores_at_work_are_labelled_by_number_and_kind():
     assert cores_at_work(2, [0, 0]) == "2" == cores_at_work(2, [])
     assert cores_at_work(2, [1, 1]) == "2 of kinds 1"
     assert cores_at_work(3, [1, 0, 1]) == "3 of kinds 0 and 1"

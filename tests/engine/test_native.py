@@ -11,7 +11,6 @@ from checking import REQUEST
 import memkern as mk
 from memkern import _memkern
 from memkern.engine.sampling import series as sampling
-from memkern.spec.case import Case
 
 
 def untaken(samples: int) -> np.ndarray:
@@ -19,7 +18,7 @@ def untaken(samples: int) -> np.ndarray:
     return np.full((samples, 1 + len(sampling.CONDITIONS)), np.nan)
 
 
-def test_the_extension_checks_the_arguments_of_samples_and_values() -> None:
+def test_the_extension_checks_the_arguments_of_samples_and_values():
     native = mk.gather([0, 1], delta=2, count=4, threads=1).prepare().native
     rows = untaken(2)
     with pytest.raises(ValueError, match="outside"):
@@ -64,13 +63,13 @@ def indices(pattern: Any) -> dict[str, Any]:
         ({"repetition": "twice"}, "twice"),
     ],
 )
-def test_the_extension_refuses_bad_input(changes: dict[str, Any], match: str) -> None:
+def test_the_extension_refuses_bad_input(changes, match):
     with pytest.raises(ValueError, match=match) as caught:
         native(**changes)
     assert "\n" not in str(caught.value)
 
 
-def test_the_extension_copies_the_indices() -> None:
+def test_the_extension_copies_the_indices():
     mine = indices([0, 1, 2, 3])
     prepared = native(indices=mine)
     mine["pattern_gather"][:] = 2**50
@@ -78,7 +77,7 @@ def test_the_extension_copies_the_indices() -> None:
     np.testing.assert_array_equal(prepared.copy_out("dense"), prepared.copy_out("sparse")[12:])
 
 
-def test_threads_may_measure_at_once() -> None:
+def test_threads_may_measure_at_once():
     prepared = [mk.gather([0, 1], count=64, threads=2).prepare() for _ in range(2)]
     done: list[float] = []
     workers = [
@@ -92,7 +91,7 @@ def test_threads_may_measure_at_once() -> None:
     assert len(done) == 2
 
 
-def test_elements_are_set_and_read_while_others_measure() -> None:
+def test_elements_are_set_and_read_while_others_measure():
     case = mk.gather("UNIFORM:8:1:NR", count=64, threads=1, variant="scalar")
     native = case.prepare().native
     positions = np.arange(512)
@@ -110,7 +109,7 @@ def test_elements_are_set_and_read_while_others_measure() -> None:
 
 
 @pytest.mark.parametrize("repetition", ["fork", "barrier"])
-def test_samples_start_when_they_are_told_to(case: Case, repetition: str) -> None:
+def test_samples_start_when_they_are_told_to(case, repetition):
     native = case.with_(repetition=repetition).prepare().native
     rows, calls = untaken(10), []
 
@@ -124,7 +123,7 @@ def test_samples_start_when_they_are_told_to(case: Case, repetition: str) -> Non
     assert (rows[:3, 0] > 0).all() and np.isnan(rows[3:]).all()
 
 
-def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
+def test_an_error_at_the_start_of_a_sample_ends_sampling(case):
     native = case.prepare().native
     rows, starts = untaken(4), iter([True, True])
 
@@ -143,14 +142,14 @@ def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
 
 
 @pytest.mark.parametrize("probes", [True, False])
-def test_samples_without_probes_have_no_conditions(case: Case, probes: bool) -> None:
+def test_samples_without_probes_have_no_conditions(case, probes):
     rows = untaken(3)
     assert case.prepare().native.sample(rows, 1, 1.0, probes=probes) == 3
     assert (rows[:, 0] > 0).all()
     assert np.isnan(rows[:, 1:4]).all() != probes
 
 
-def test_each_sample_of_a_round_is_of_its_candidate() -> None:
+def test_each_sample_of_a_round_is_of_its_candidate():
     prepared = mk.stream("copy", elements=64, threads=1, isa="baseline").prepare()
     rows = untaken(3)
     every = [("scalar", "baseline"), ("auto", "baseline"), ("scalar", "baseline")]

@@ -117,9 +117,7 @@ def simulated(
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("factors", [(0.5, 1.0), (1.0, 4.0)])
-def test_what_is_begun_has_three_placements_in_the_time(
-    machine: str, quick: bool, factors: tuple[float, float], clock: Clock
-) -> None:
+def test_what_is_begun_has_three_placements_in_the_time(machine, quick, factors, clock):
     cases, time_s = report_cases(machine, quick), 30.0 if quick else 165.0
     begin_s = clock.now_s
     runs = simulated(cases, time_s, clock, factors)
@@ -138,7 +136,7 @@ def test_what_is_begun_has_three_placements_in_the_time(
     assert all(run.times_s[-1] - run.times_s[0] > 0.1 * took_s for run in large)
 
 
-def test_no_case_is_begun_without_the_time_for_its_least_placements(clock: Clock) -> None:
+def test_no_case_is_begun_without_the_time_for_its_least_placements(clock):
     small_one, large = (
         mk.stream("copy", elements=elements, threads=1, variant="simd", budget_s=9.0)
         for elements in (10**3, 10**7)
@@ -152,7 +150,7 @@ def test_no_case_is_begun_without_the_time_for_its_least_placements(clock: Clock
 
 
 @pytest.mark.parametrize("declared", [False, True])
-def test_the_most_telling_cases_come_first(declared: bool, clock: Clock) -> None:
+def test_the_most_telling_cases_come_first(declared, clock):
     how: dict[str, Any] = {"threads": 1, "variant": "simd", "budget_s": 0.5}
     cases = [mk.stream("copy", elements=1000 + n, **how) for n in range(30)]
     runs = simulated(cases, 3.0, clock, (1.0, 1.0), declared)
@@ -165,7 +163,7 @@ def test_the_most_telling_cases_come_first(declared: bool, clock: Clock) -> None
     assert len(planned(cases, 3.0)) == pytest.approx(sum(begun), abs=1)
 
 
-def test_a_case_that_does_not_fit_is_left_out_and_smaller_ones_are_not(clock: Clock) -> None:
+def test_a_case_that_does_not_fit_is_left_out_and_smaller_ones_are_not(clock):
     how: dict[str, Any] = {"threads": 1, "variant": "simd", "budget_s": 0.1}
     small = mk.stream("copy", elements=1000, **how)
     large = mk.stream("copy", elements=10**9, **how)
@@ -175,7 +173,7 @@ def test_a_case_that_does_not_fit_is_left_out_and_smaller_ones_are_not(clock: Cl
     assert planned([large, small], 2.0) == [small]
 
 
-def test_one_case_is_placed_whatever_the_time(clock: Clock) -> None:
+def test_one_case_is_placed_whatever_the_time(clock):
     how: dict[str, Any] = {"threads": 1, "variant": "simd", "budget_s": 0.1}
     cases = [mk.stream("copy", elements=n, **how) for n in (10**9, 10**8, 10**9)]
     runs = simulated(cases, 0.01, clock, (1.0, 1.0))
@@ -184,13 +182,13 @@ def test_one_case_is_placed_whatever_the_time(clock: Clock) -> None:
     assert planned([], 0.01) == []
 
 
-def test_without_a_limit_nothing_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_limit_nothing_is_planned(monkeypatch):
     monkeypatch.setattr(planning, "rates", lambda *device: pytest.fail("measured"))
     case = mk.stream("copy", elements=100, threads=1, variant="scalar", runs=2)
     assert len(mk.sweep([case], progress=False)) == 1
 
 
-def test_rates_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rates_are_measured(monkeypatch):
     monkeypatch.delenv(small.VARIABLE, raising=False)
     planning.rates.cache_clear()
     begin_s = time.perf_counter()
@@ -201,7 +199,7 @@ def test_rates_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planning.rates() is found
 
 
-def test_the_time_expected_follows_from_the_cases(clock: Clock) -> None:
+def test_the_time_expected_follows_from_the_cases(clock):
     case = mk.stream("copy", elements=1000, threads=1, variant="simd")
 
     def expected(**how: Any) -> float:
@@ -217,7 +215,7 @@ def test_the_time_expected_follows_from_the_cases(clock: Clock) -> None:
     assert none_s == 0
 
 
-def test_the_order_of_importance_covers_all_kernels_and_ranges() -> None:
+def test_the_order_of_importance_covers_all_kernels_and_ranges():
     sizes = [mk.stream("copy", elements=n) for n in range(1, 10)]
     others = [mk.loops("load", 8), mk.loops("load", 9)]
     found = planning.by_importance([*sizes, *others], lambda case: case)

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,7 +59,7 @@ def script(text: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_measuring_in_a_forked_process_is_refused(tmp_path: Path) -> None:
+def test_measuring_in_a_forked_process_is_refused(tmp_path):
     prepared, product = CASE.prepare(), mk.spmv.convert(np.eye(3), threads=2, variant="scalar")
     run, output = prepared.run, tmp_path / "x.db"
     works: list[Callable[[], Any]] = [
@@ -84,12 +83,12 @@ def test_measuring_in_a_forked_process_is_refused(tmp_path: Path) -> None:
     assert CASE.measure().valid
 
 
-def test_measuring_in_a_child_of_a_forked_process_is_refused() -> None:
+def test_measuring_in_a_child_of_a_forked_process_is_refused():
     CASE.measure()
     assert in_child(lambda: in_child(CASE.measure)).startswith(REFUSED)
 
 
-def test_measuring_in_forked_workers_of_pools_is_refused() -> None:
+def test_measuring_in_forked_workers_of_pools_is_refused():
     CASE.measure()
     fork = multiprocessing.get_context("fork")
     executor = ProcessPoolExecutor(1, mp_context=fork, initializer=limit)
@@ -113,7 +112,7 @@ case = mk.stream("copy", elements=2**14, threads=2, variant="scalar", runs=9, bu
 """
 
 
-def test_processes_forked_before_anything_is_measured_can_measure() -> None:
+def test_processes_forked_before_anything_is_measured_can_measure():
     text = """
 children = []
 for _ in range(2):
@@ -127,7 +126,7 @@ print([os.waitpid(child, 0)[1] for child in children], flush=True)
     assert script(MEASURING + text) == ["True", "[0, 0]", "saved True"]
 
 
-def test_processes_forked_while_another_thread_measures_end() -> None:
+def test_processes_forked_while_another_thread_measures_end():
     # Their interpreters end normally: freeing memory must not wait for that thread, and only the
     # parent stores the throughput of the cores.
     text = """
@@ -159,7 +158,7 @@ thread.join()
     assert script(MEASURING + text) == 4 * ["0"] + ["saved True"]
 
 
-def test_a_forked_process_leaves_the_files_of_its_parent(tmp_path: Path) -> None:
+def test_a_forked_process_leaves_the_files_of_its_parent(tmp_path):
     record = {"case_id": "a", "repeat": 0}
     with Store.open(tmp_path / "x.db") as store:
         assert in_child(store.close) == "None"
@@ -176,7 +175,7 @@ def test_a_forked_process_leaves_the_files_of_its_parent(tmp_path: Path) -> None
 
 # The child, which has measured nothing.
 @pytest.mark.filterwarnings("ignore:0 of 2 measurements done, kept in")
-def test_a_sweep_that_is_forked_goes_on_in_the_parent_alone(tmp_path: Path) -> None:
+def test_a_sweep_that_is_forked_goes_on_in_the_parent_alone(tmp_path):
     parent, child = os.getpid(), 0
 
     def fork() -> None:
@@ -205,7 +204,7 @@ def in_threads(work: Callable[[Any], None], arguments: Iterable[Any]) -> None:
         thread.join(LIMIT_S)
 
 
-def test_threads_take_turns_at_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_take_turns_at_measuring(monkeypatch):
     turns: list[int] = []
 
     def slowly(*how: Any) -> Any:
@@ -229,7 +228,7 @@ def test_threads_take_turns_at_measuring(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(turns) >= 2 * 2 * len(cases)
 
 
-def test_threads_sweep_to_files_of_their_own(tmp_path: Path) -> None:
+def test_threads_sweep_to_files_of_their_own(tmp_path):
     def sweep(number: int) -> None:
         cases = [CASE.with_(seed=seed) for seed in range(3)]
         mk.sweep(cases, output=tmp_path / f"{number}.db", progress=False)
@@ -238,7 +237,7 @@ def test_threads_sweep_to_files_of_their_own(tmp_path: Path) -> None:
     assert [len(mk.load(tmp_path / f"{number}.db")) for number in range(3)] == [3, 3, 3]
 
 
-def test_threads_share_a_product() -> None:
+def test_threads_share_a_product():
     n = 400
     product = mk.spmv.convert(np.diag(np.arange(1.0, n + 1)), threads=1, variant="scalar")
     wrong: list[float] = []

@@ -54,7 +54,7 @@ def record_of(kind: str, ranks: int, folder: Path, *words: str, **variables: str
         pytest.param("oshmem", "mpi", marks=pytest.mark.release),
     ],
 )
-def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
+def test_a_kernel_runs_as_ranks(kind, comm, tmp_path):
     option = () if comm == "mpi" else ("--comm", comm)
     how = {"OMPI_MCA_btl": "^openib"} if kind == "oshmem" else {}
     done = memkern(kind, 2, tmp_path, *TRIAD, *option, MEMKERN_SMALL="1", **how)
@@ -86,7 +86,7 @@ def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
     assert done.stderr.count("MEMKERN_SMALL is set") == 1
 
 
-def test_ranks_of_a_host_without_shared_memory_are_told(tmp_path: Path) -> None:
+def test_ranks_of_a_host_without_shared_memory_are_told(tmp_path):
     done = memkern("openmpi", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", OMPI_MCA_btl="tcp,self")
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
@@ -118,9 +118,7 @@ if ranks.number == 0:
 
 @pytest.mark.parametrize(("kind", "comm"), WAYS)
 @pytest.mark.parametrize("ranks", once_a_kind([2, 1, 4]))
-def test_contents_of_any_length_are_exchanged(
-    kind: str, comm: str, ranks: int, tmp_path: Path
-) -> None:
+def test_contents_of_any_length_are_exchanged(kind, comm, ranks, tmp_path):
     launching.need_module(comm)
     program = tmp_path / "contents.py"
     program.write_text(CONTENTS)
@@ -129,7 +127,7 @@ def test_contents_of_any_length_are_exchanged(
     assert ({"mpi": "MPI", "shmem": "SHMEM"}[comm] in done.stdout) == (ranks > 1)
 
 
-def test_a_meeting_has_a_longest_content(tmp_path: Path) -> None:
+def test_a_meeting_has_a_longest_content(tmp_path):
     launching.need_module("shmem")
     program = tmp_path / "long.py"
     program.write_text(
@@ -148,14 +146,14 @@ except ValueError as error:
     assert done.stdout == "a meeting's content must have at most 65536 bytes, not 65537\n"
 
 
-def test_openshmem_replaces_a_missing_mpi(tmp_path: Path) -> None:
+def test_openshmem_replaces_a_missing_mpi(tmp_path):
     launching.need_module("shmem")
     record = record_of("oshmem", 2, tmp_path, *TRIAD, **NO_LIBRARY)
     assert (record["comm"], record["ranks"], record["valid"]) == ("shmem", 2, True)
 
 
 @pytest.mark.parametrize("threads", once_a_kind([2, 1]))
-def test_ranks_of_openshmem_use_its_atomics(threads: int, tmp_path: Path) -> None:
+def test_ranks_of_openshmem_use_its_atomics(threads, tmp_path):
     words = ("amo", "--kernel", "rand", "--iters", "64", "--device", "shmem", "--json")
     how = ("--comm", "shmem", "--threads", str(threads))
     record = record_of("oshmem", 2, tmp_path, *words, *how)
@@ -164,7 +162,7 @@ def test_ranks_of_openshmem_use_its_atomics(threads: int, tmp_path: Path) -> Non
     assert (record["threads"], record["comm_threads"], record["valid"]) == (threads, level, True)
 
 
-def test_openshmem_refuses_processes_that_it_did_not_start() -> None:
+def test_openshmem_refuses_processes_that_it_did_not_start():
     launching.need_module("shmem")
     words = ["-m", "memkern", *TRIAD, "--comm", "shmem"]
     done = launching.alone(words, {**launching.OPEN_MPI, "PMI_RANK": "0", "PMI_SIZE": "2"})
@@ -172,7 +170,7 @@ def test_openshmem_refuses_processes_that_it_did_not_start() -> None:
     assert "2 ranks were started, but OpenSHMEM sees 1" in done.stderr
 
 
-def test_more_workers_than_units_are_oversubscribed(tmp_path: Path) -> None:
+def test_more_workers_than_units_are_oversubscribed(tmp_path):
     # Open MPI is restricted to a single unit.
     unit = str(min(os.sched_getaffinity(0)))
     one = {"OMPI_MCA_hwloc_base_cpu_list": unit}
@@ -183,7 +181,7 @@ def test_more_workers_than_units_are_oversubscribed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("each", once_a_kind(["family", "kernel"]))
-def test_every_family_is_valid_over_ranks(each: str, tmp_path: Path) -> None:
+def test_every_family_is_valid_over_ranks(each, tmp_path):
     from samples import FAMILIES  # slow, since it builds cases
 
     program = tmp_path / "families.py"
@@ -215,7 +213,7 @@ if ranks().number == 0:
     assert done.stdout.split() == list(FAMILIES)
 
 
-def test_one_rank_is_one_process(tmp_path: Path) -> None:
+def test_one_rank_is_one_process(tmp_path):
     record = record_of("openmpi", 1, tmp_path, *TRIAD, "--comm", "mpi")
     assert (record["comm"], record["ranks"]) == ("mpi", 1)
     alone = mk.stream("triad", elements=record["elements"], runs=3).measure().record
@@ -223,7 +221,7 @@ def test_one_rank_is_one_process(tmp_path: Path) -> None:
     assert (alone["comm"], alone["ranks"]) == ("none", 1)
 
 
-def test_copies_are_measured_on_purpose_only(tmp_path: Path) -> None:
+def test_copies_are_measured_on_purpose_only(tmp_path):
     # Each rank writes a file, since the launcher may mix their output.
     program = (
         "import os, sys; from memkern.cli import main;"
@@ -239,7 +237,7 @@ def test_copies_are_measured_on_purpose_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", ["0", "1"])
-def test_ranks_that_cannot_communicate_stop(number: str, tmp_path: Path) -> None:
+def test_ranks_that_cannot_communicate_stop(number, tmp_path):
     (tmp_path / "mpi4py.py").write_text("raise ImportError('absent', name='mpi4py')")
     words = ["-m", "memkern", *TRIAD]
     variables = {"PMI_RANK": number, "PMI_SIZE": "2"}
@@ -252,7 +250,7 @@ def test_ranks_that_cannot_communicate_stop(number: str, tmp_path: Path) -> None
     assert done.stderr.count("\n") == 1
 
 
-def test_a_missing_mpi_library_is_named() -> None:
+def test_a_missing_mpi_library_is_named():
     variables = {"PMI_RANK": "0", "PMI_SIZE": "2", **NO_LIBRARY}
     together = launching.alone(["-m", "memkern", *TRIAD], variables)
     words = ["-m", "memkern", "amo", "--kernel", "rand", "--device", "mpi"]
@@ -265,7 +263,7 @@ def test_a_missing_mpi_library_is_named() -> None:
     assert "--comm none" in together.stderr
 
 
-def test_another_library_s_launcher_is_refused() -> None:
+def test_another_library_s_launcher_is_refused():
     words = ["-m", "memkern", *TRIAD]
     done = launching.alone(words, {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI4PY_MPIABI": "openmpi"})
     if "mpi4py is not installed" in done.stderr or "libmpi" in done.stderr:
@@ -284,7 +282,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", once_a_kind(WRONG, lambda words: "stream" in words))
-def test_wrong_input_is_refused_once(words: str, tmp_path: Path) -> None:
+def test_wrong_input_is_refused_once(words, tmp_path):
     # The launcher waits for the message of the first rank.
     wait = {"OMPI_MCA_odls_base_sigkill_timeout": "1"}
     done = memkern("openmpi", 2, tmp_path, *words.split(), **wait)
@@ -318,7 +316,7 @@ runs = 2
     return [*("sweep", str(file), "-o", str(output)), *f"--comm {comm} -q {_IN_ORDER}".split()]
 
 
-def test_the_first_rank_writes_and_resumes(tmp_path: Path) -> None:
+def test_the_first_rank_writes_and_resumes(tmp_path):
     output = tmp_path / "records.csv"
     words = sweep_of(output, "mpi", 6)
     done = memkern("openmpi", 2, tmp_path, *words, **SMALL)
@@ -349,9 +347,7 @@ def start_sweep(
     ("kind", "comm", "rank"),
     [("openmpi", "mpi", 0), ("mpich", "mpi", 1), ("oshmem", "shmem", 1)],
 )
-def test_finished_cases_survive_a_rank_that_is_killed(
-    kind: str, comm: str, rank: int, tmp_path: Path
-) -> None:
+def test_finished_cases_survive_a_rank_that_is_killed(kind, comm, rank, tmp_path):
     output = tmp_path / "records.csv"
     with start_sweep(kind, comm, output) as process:
         os.kill(launching.ranks_of(process)[rank], signal.SIGKILL)
@@ -364,7 +360,7 @@ def test_finished_cases_survive_a_rank_that_is_killed(
 @pytest.mark.parametrize(
     ("kind", "comm"), [*WAYS, pytest.param("mpich", "mpi", marks=pytest.mark.release)]
 )
-def test_a_rank_that_hangs_is_named(kind: str, comm: str, tmp_path: Path) -> None:
+def test_a_rank_that_hangs_is_named(kind, comm, tmp_path):
     output = tmp_path / "records.csv"
     with start_sweep(kind, comm, output, MEMKERN_RANK_TIMEOUT_S="2") as process:
         os.kill(launching.ranks_of(process)[1], signal.SIGSTOP)
@@ -375,7 +371,7 @@ def test_a_rank_that_hangs_is_named(kind: str, comm: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("kind", "comm"), WAYS)
-def test_interrupting_a_rank_interrupts_all(kind: str, comm: str, tmp_path: Path) -> None:
+def test_interrupting_a_rank_interrupts_all(kind, comm, tmp_path):
     output = tmp_path / "records.csv"
     with start_sweep(kind, comm, output) as process:
         os.kill(launching.ranks_of(process)[1], signal.SIGINT)
@@ -392,7 +388,7 @@ def test_interrupting_a_rank_interrupts_all(kind: str, comm: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(("kind", "comm"), WAYS)
-def test_an_error_on_one_rank_ends_all(kind: str, comm: str, tmp_path: Path) -> None:
+def test_an_error_on_one_rank_ends_all(kind, comm, tmp_path):
     launching.need_module(comm)
     program = tmp_path / "one.py"
     program.write_text(

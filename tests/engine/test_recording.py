@@ -22,7 +22,7 @@ def run() -> CaseRun:
     return run
 
 
-def test_a_record_is_made_without_the_extension() -> None:
+def test_a_record_is_made_without_the_extension():
     program = """
 import sys
 for name in ("memkern.extension", "memkern.machine.gpu", "memkern.engine.sampling.series"):
@@ -32,7 +32,7 @@ from memkern.engine.recording import counting, record, taken
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_record_follows_from_what_was_taken_and_the_host(run: CaseRun) -> None:
+def test_a_record_follows_from_what_was_taken_and_the_host(run):
     machine, (need,) = (
         machine_environment(),
         run.host.measured.keys() & {Need(LAUNCH, (1, "auto", "fork"))},

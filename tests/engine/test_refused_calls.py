@@ -58,7 +58,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return result
 
 
-def test_what_was_not_requested_falls_back_with_one_warning(found: dict[str, Any]) -> None:
+def test_what_was_not_requested_falls_back_with_one_warning(found):
     assert {pin for pin, _ in found["obtained"]} == {"none"}
     assert "thp" not in {pages for _, pages in found["obtained"]}
     assert found["measured"] == ["none", True, "auto"]
@@ -74,7 +74,7 @@ def test_what_was_not_requested_falls_back_with_one_warning(found: dict[str, Any
         assert "seccomp=unconfined" in about[0]
 
 
-def test_what_was_requested_is_refused_with_the_cause_and_the_cure(found: dict[str, Any]) -> None:
+def test_what_was_requested_is_refused_with_the_cause_and_the_cure(found):
     calls = dict(zip(("pin", "pages", "numa", "counters"), CALLS, strict=True))
     for name, text in found["refusals"].items():
         assert f"not permit {calls[name]} (Operation not permitted)" in text

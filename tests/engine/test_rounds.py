@@ -1,7 +1,6 @@
 """The loop of rounds: its order, deadline and end, and Ctrl-C wherever it comes."""
 
 import signal
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +21,7 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def test_every_item_has_a_step_in_every_round() -> None:
+def test_every_item_has_a_step_in_every_round():
     steps: list[str] = []
     assert not in_rounds(steps.append, ["a", "b"], rounds=2, after=lambda n: steps.append(str(n)))
     assert steps == ["a", "b", "0", "a", "b", "1"]
@@ -32,7 +31,7 @@ def test_every_item_has_a_step_in_every_round() -> None:
     assert steps == ["x", "y", "y"]
 
 
-def test_no_step_begins_after_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_step_begins_after_the_time(monkeypatch):
     now_s = 0.0
     monkeypatch.setattr(rounds, "time", SimpleNamespace(perf_counter=lambda: now_s))
     steps: list[str] = []
@@ -51,7 +50,7 @@ def test_no_step_begins_after_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("where", ["step", "between", "sink", "said"])
-def test_an_interruption_ends_the_loop_with_its_results(where: str) -> None:
+def test_an_interruption_ends_the_loop_with_its_results(where):
     steps: list[str] = []
 
     def step(item: str) -> bool:
@@ -77,9 +76,7 @@ def test_an_interruption_ends_the_loop_with_its_results(where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["step", "between", "sink"])
-def test_a_sweep_keeps_what_was_measured(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_keeps_what_was_measured(where, tmp_path, monkeypatch):
     place, release, calls = CaseRun.place, rounds._memkern.release_memory, 0
     cases = [case.with_(placements=2, runs=2) for case in CASES.values()]
 
@@ -109,7 +106,7 @@ def test_a_sweep_keeps_what_was_measured(
     assert len(mk.sweep(cases, resume=True, **how)) == 2
 
 
-def test_an_error_has_the_file_of_the_results_as_its_cause(tmp_path: Path) -> None:
+def test_an_error_has_the_file_of_the_results_as_its_cause(tmp_path):
     sink = open_output(tmp_path / "x.parquet", environment={})
     results = Collected(lambda: "1 of 2 steps", sink)
     found = CASES[0].with_(runs=2).measure()
@@ -134,7 +131,7 @@ def test_an_error_has_the_file_of_the_results_as_its_cause(tmp_path: Path) -> No
     assert caught.value.__cause__ is None
 
 
-def test_cases_are_placed_until_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_are_placed_until_an_interruption(monkeypatch):
     monkeypatch.setattr(planning, "rates", lambda device: planning.Rates())
     place, calls = CaseRun.place, 0
 

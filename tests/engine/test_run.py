@@ -10,10 +10,9 @@ from memkern import _memkern
 from memkern.engine.sampling import prepared as prepared_module
 from memkern.errors import InputError
 from memkern.families.spatter.data import points_of
-from memkern.spec.case import Case
 
 
-def test_a_record_has_what_was_requested_obtained_and_measured(case: Case) -> None:
+def test_a_record_has_what_was_requested_obtained_and_measured(case):
     measurement = case.with_(pages="4k", pin="0", name="a label").measure()
     record = measurement.record
     assert record["kernel"] == "spatter.gather"
@@ -48,7 +47,7 @@ def test_a_record_has_what_was_requested_obtained_and_measured(case: Case) -> No
     assert len(shown) < 250 and repr(mk.prepare(case)) == f"<Prepared: {case!r}>"
 
 
-def test_a_fixed_count_is_exactly_the_number_of_samples(case: Case) -> None:
+def test_a_fixed_count_is_exactly_the_number_of_samples(case):
     large = mk.gather("UNIFORM:8:1:NR", count=2**15, threads=1, variant="scalar", runs=7)
     record = large.measure().record
     assert (record["samples"], record["stop"], record["invocations"]) == (7, "runs", 1)
@@ -58,14 +57,14 @@ def test_a_fixed_count_is_exactly_the_number_of_samples(case: Case) -> None:
     assert tiny["invocations"] > 1
 
 
-def test_samples_with_flushed_caches_have_one_invocation() -> None:
+def test_samples_with_flushed_caches_have_one_invocation():
     case = mk.gather("UNIFORM:8:8:NR", count=2**12, threads=1, variant="scalar", flush=True, runs=5)
     record = case.measure().record
     assert record["flush"] is True
     assert record["invocations"] == 1
 
 
-def test_placements_share_the_samples(case: Case) -> None:
+def test_placements_share_the_samples(case):
     record = case.with_(runs=12, placements=5).measure().record
     assert record["samples"] == 12
     assert case.with_(runs=3, placements=5).placements == 3
@@ -75,7 +74,7 @@ def test_placements_share_the_samples(case: Case) -> None:
         case.with_(placements=-1)
 
 
-def test_more_threads_than_processing_units_give_a_warning(case: Case) -> None:
+def test_more_threads_than_processing_units_give_a_warning(case):
     units = len(_memkern.topology()["units"])
     turns = f"{units + 1} threads take turns on {units} processing"
     with pytest.warns(UserWarning, match=turns) as caught:
@@ -87,7 +86,7 @@ def test_more_threads_than_processing_units_give_a_warning(case: Case) -> None:
         case.with_(threads=units).prepare()
 
 
-def test_idle_threads_are_named_and_counted() -> None:
+def test_idle_threads_are_named_and_counted():
     one = mk.gather("UNIFORM:8:1", count=1, threads=2, runs=1)
     with pytest.warns(UserWarning, match=r"1 of 2 threads are idle: spatter\.gather has") as caught:
         prepared_module._warn_once.cache_clear()
@@ -103,7 +102,7 @@ def test_idle_threads_are_named_and_counted() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_long_pattern_is_divided_by_its_indices(count: int) -> None:
+def test_a_long_pattern_is_divided_by_its_indices(count):
     rng = np.random.default_rng(2)
     indices = rng.permutation(2**17)
     case = mk.gather(indices, count=count, delta=0, threads=2, wrap=count, runs=1)
@@ -128,7 +127,7 @@ def test_a_long_pattern_is_divided_by_its_indices(count: int) -> None:
     assert (got[:, half:] == fresh.reshape(count, -1)[:, half:]).all()
 
 
-def test_patterns_with_equal_steps_have_a_stride() -> None:
+def test_patterns_with_equal_steps_have_a_stride():
     how = {"count": 16, "delta": 32, "runs": 1, "threads": 1, "variant": "scalar"}
     array = np.arange(0, 32, 4)
     cases = [

@@ -33,7 +33,7 @@ SPREAD = Spread(Distances(3.0, 0.03), Distances(3.0, 0.03))
 UNLIKE = Spread(Distances(3.0, 0.03), Distances(3.0, 30.0))
 
 
-def test_sampling_stops_by_precision(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampling_stops_by_precision(case, monkeypatch):
     # Other processes may correlate real samples so much that they have no interval.
     rng = np.random.default_rng(5)
 
@@ -84,14 +84,14 @@ def test_a_case_is_placed_until_its_precision_or_budget(
         assert record["wall_s"] >= budget_s
 
 
-def test_a_precision_takes_at_least_the_usual_time(case: Case) -> None:
+def test_a_precision_takes_at_least_the_usual_time(case):
     """Placements in less time tell too little of how the host changes."""
     record = case.with_(precision=0.99, budget_s=0.2).measure().record
     assert record["stop"] == "precision" or record["disturbed"]
     assert record["wall_s"] >= 0.2
 
 
-def test_the_budget_of_a_precision_is_half_a_minute(case: Case) -> None:
+def test_the_budget_of_a_precision_is_half_a_minute(case):
     usual, precise = mk.loops("load", elements=64), mk.loops("load", elements=64, precision=0.05)
     assert (usual.stop.usual_s, usual.stop.most_s) == (1.0, 1.0)
     assert (precise.stop.usual_s, precise.stop.most_s) == (1.0, 30.0)
@@ -102,7 +102,7 @@ def test_the_budget_of_a_precision_is_half_a_minute(case: Case) -> None:
     assert usual.with_(budget_s=5.0).stop.usual_s == 5.0
 
 
-def test_sampling_stops_by_samples_or_budget(case: Case) -> None:
+def test_sampling_stops_by_samples_or_budget(case):
     few = case.with_(ci=1e-9, budget_s=30.0, max_samples=12).measure().record
     assert (few["stop"], few["samples"]) == ("samples", 12)
     brief = case.with_(ci=1e-9, budget_s=1e-6, max_samples=10**6).measure().record
@@ -125,7 +125,7 @@ def with_times(prepared: Prepared, begin_s: float, each_s: dict[str, float]) -> 
     return prepared
 
 
-def test_each_variant_has_samples_of_the_same_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_variant_has_samples_of_the_same_length(monkeypatch):
     monkeypatch.setattr(_memkern, "clock_tick", lambda: 2e-8)
     case = mk.loops("load", elements=64, variant="scalar", threads=1)
     isa = case.prepare().obtained["isa"]
@@ -145,8 +145,8 @@ def test_each_variant_has_samples_of_the_same_length(monkeypatch: pytest.MonkeyP
     [("free", 1e-6, 1800, 4000), ("barrier", 1e-6, 360, 800), ("free", 1e-3, 1, 1)],
 )
 def test_samples_are_long_beside_the_time_in_which_threads_start(
-    repetition: str, begin_s: float, least: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    repetition, begin_s, least, most, monkeypatch
+):
     monkeypatch.setattr(_memkern, "clock_tick", lambda: 2e-8)
     case = mk.loops("load", elements=64, variant="scalar", threads=1, repetition=repetition)
     prepared = with_times(case.prepare(), begin_s, {"scalar": 5e-8})
@@ -200,7 +200,7 @@ def scripted(
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_warming_up_the_caches_leaves_the_budget_for_samples(case: Case) -> None:
+def test_warming_up_the_caches_leaves_the_budget_for_samples(case):
     # With 21 of 40 samples disturbed, more are taken within twice the budget.
     how = {"runs": None, "ci": 0.5, "placements": 1, "budget_s": 0.25}
     samples = take_samples(scripted(case.with_(**how), [0.5] * 20, untimed_s=0.6))
@@ -208,7 +208,7 @@ def test_warming_up_the_caches_leaves_the_budget_for_samples(case: Case) -> None
 
 
 @pytest.mark.usefixtures("disturbances", "machine")
-def test_disturbed_samples_are_taken_again(case: Case) -> None:
+def test_disturbed_samples_are_taken_again(case):
     prepared = scripted(case.with_(runs=5), [1.0, 0.97, 1.0, 0.94, 1.0])
     samples = take_samples(prepared)
     assert (samples.taken, samples.rejected) == (5 + 1, 1)
@@ -221,7 +221,7 @@ def test_disturbed_samples_are_taken_again(case: Case) -> None:
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_more_samples_are_taken_where_workers_waited_in_most(case: Case) -> None:
+def test_more_samples_are_taken_where_workers_waited_in_most(case):
     lost = [0.5] * 20
     samples = take_samples(scripted(case.with_(runs=5), list(lost)))
     assert samples.rejected >= 20
@@ -242,9 +242,7 @@ def test_more_samples_are_taken_where_workers_waited_in_most(case: Case) -> None
         (1e-3, 1e-3, 20),  # other programs had the processor
     ],
 )
-def test_samples_that_a_quota_has_to_stop_count(
-    case: Case, monkeypatch: pytest.MonkeyPatch, period_s: float, stopped_s: float, rejected: int
-) -> None:
+def test_samples_that_a_quota_has_to_stop_count(case, monkeypatch, period_s, stopped_s, rejected):
     quota = Quota(0.5, period_s * 99)  # scripted cases have 99 threads
     monkeypatch.setattr(sampling, "limiting_quota", lambda: quota)
     clock = itertools.count()
@@ -256,13 +254,13 @@ def test_samples_that_a_quota_has_to_stop_count(
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_without_a_quota_nothing_is_throttled(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_quota_nothing_is_throttled(case, monkeypatch):
     monkeypatch.setattr(sampling, "limiting_quota", lambda: None)
     assert math.isnan(take_samples(scripted(case, [])).throttled_share)
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_a_narrow_interval_is_not_enough_where_workers_waited_in_most(case: Case) -> None:
+def test_a_narrow_interval_is_not_enough_where_workers_waited_in_most(case):
     how = {"runs": None, "ci": 0.5, "placements": 1}
     samples = take_samples(scripted(case.with_(budget_s=1.0, **how), [0.5] * 30))
     assert not samples.disturbed and samples.stop == "ci"
@@ -291,9 +289,7 @@ def placed_in_states(
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_samples_of_the_most_frequent_state_count(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_of_the_most_frequent_state_count(case, monkeypatch):
     how = {"runs": None, "ci": 1e-9, "max_samples": 100}
     run = placed_in_states(monkeypatch, case.with_(**how), far=range(70))
     record = run.measurement(environment_of_ranks(), spread=SPREAD).record
@@ -312,9 +308,7 @@ def test_samples_of_the_most_frequent_state_count(
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_all_samples_count_where_no_state_has_enough(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_samples_count_where_no_state_has_enough(case, monkeypatch):
     run = placed_in_states(monkeypatch, case.with_(runs=12), far=range(7))
     record = run.measurement(environment_of_ranks(), spread=SPREAD).record
     assert record["samples"] == 12 and record["time_min_s"] == 1e-3
@@ -323,7 +317,7 @@ def test_all_samples_count_where_no_state_has_enough(
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_one_state_at_its_best_is_quiet(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_state_at_its_best_is_quiet(case, monkeypatch):
     how = {"runs": None, "ci": 1e-9, "max_samples": 100}
     run = placed_in_states(monkeypatch, case.with_(**how), far=range(2))
     assert run.taken.quiet and not run.taken.mixed
@@ -333,9 +327,7 @@ def test_one_state_at_its_best_is_quiet(case: Case, monkeypatch: pytest.MonkeyPa
     assert not run.taken.quiet and not run.taken.mixed
 
 
-def test_programs_beside_a_case_make_a_class_of_their_own(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_beside_a_case_make_a_class_of_their_own(case, monkeypatch):
     run = CaseRun(case.with_(runs=5, placements=1))
     placement = run.place()
     assert run.class_of(environment_of_ranks()).endswith(" placement")
@@ -352,9 +344,7 @@ def test_programs_beside_a_case_make_a_class_of_their_own(
     "changes",
     [{"waited_share": 0.02}, {"absent_share": 0.02}, {"throughput": 0.9 * loads_per_cycle()}],
 )
-def test_a_host_that_takes_time_or_throughput_is_shared(
-    case: Case, monkeypatch: pytest.MonkeyPatch, changes: dict[str, float]
-) -> None:
+def test_a_host_that_takes_time_or_throughput_is_shared(case, monkeypatch, changes):
     best = loads_per_cycle() * np.linspace(0.99, 1.0, 200)
     run = CaseRun(case.with_(runs=5, placements=1), host=Host())
     placement = run.place()
@@ -372,14 +362,14 @@ def test_a_host_that_takes_time_or_throughput_is_shared(
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_a_disturbed_result_has_the_samples_with_most_processor_time(case: Case) -> None:
+def test_a_disturbed_result_has_the_samples_with_most_processor_time(case):
     prepared = scripted(case.with_(runs=2, budget_s=0.1), [0.5, 0.6, 0.8, 0.7] * 10**5)
     samples = take_samples(prepared)
     assert samples.disturbed and samples.rejected == samples.taken >= 2
     assert samples.seconds[:, 0].tolist() == [1e-3 / 0.8] * 2
 
 
-def test_the_worst_conditions_of_all_ranks_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worst_conditions_of_all_ranks_count(monkeypatch):
     # Seconds, then shares of the processor, throughput, clock, times of an exchange and of memory.
     every = [
         [[1.0, 0.9, 2.0, 3e9, 5e-8, 0.0, 0.1, 0.0, 1e-7, 3e-8]],

@@ -5,7 +5,6 @@ import signal
 import threading
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +22,7 @@ from memkern.spec.case import Case
 from memkern.spec.sequences import product
 
 
-def test_sweep_stores_every_case_and_resumes(tmp_path: Path, case: Case) -> None:
+def test_sweep_stores_every_case_and_resumes(tmp_path, case):
     cases = mk.vary(case.with_(runs=3), pages=["4k", "default"], threads=[1, 2])
     path = tmp_path / "out.db"
     seen: list[str] = []
@@ -45,7 +44,7 @@ def test_sweep_stores_every_case_and_resumes(tmp_path: Path, case: Case) -> None
     assert [r["bandwidth_GBps"] for r in loaded] == [r["bandwidth_GBps"] for r in more]
 
 
-def test_a_kept_record_of_a_smaller_budget_is_told(tmp_path: Path, case: Case) -> None:
+def test_a_kept_record_of_a_smaller_budget_is_told(tmp_path, case):
     path = tmp_path / "x.json"
     mk.sweep([case.with_(budget_s=0.5)], output=path, progress=False)
     # Without a warning.
@@ -57,15 +56,13 @@ def test_a_kept_record_of_a_smaller_budget_is_told(tmp_path: Path, case: Case) -
 
 
 @pytest.mark.parametrize("cases", [list, iter])
-def test_every_repeat_is_measured(case: Case, cases: Any) -> None:
+def test_every_repeat_is_measured(case, cases):
     results = mk.sweep(cases([case.with_(runs=3)]), repeats=3, progress=False)
     assert [record["repeat"] for record in results] == [0, 1, 2]
     assert len({record["case_id"] for record in results}) == 1
 
 
-def test_interrupt_keeps_the_samples_taken(
-    tmp_path: Path, case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_keeps_the_samples_taken(tmp_path, case, monkeypatch):
     # Ctrl-C while the extension takes samples. A tight target does not suffice: with a coarse
     # clock all samples may be equal, and their interval has no width.
     endless = case.with_(ci=0.5, budget_s=60.0, max_samples=10**6, prefetch=1)
@@ -110,7 +107,7 @@ def endless(placements: int) -> list[Case]:
     return [case.with_(placements=placements, **how) for case in cases]
 
 
-def test_a_sweep_divides_its_time_among_its_cases(tmp_path: Path) -> None:
+def test_a_sweep_divides_its_time_among_its_cases(tmp_path):
     path = tmp_path / "results.json"
     results = mk.sweep(endless(placements=2), time_s=2.0, output=path, progress=False)
     assert [record["stop"] for record in results] == ["budget"] * 3
@@ -119,7 +116,7 @@ def test_a_sweep_divides_its_time_among_its_cases(tmp_path: Path) -> None:
     assert [record["started"] for record in again] == [record["started"] for record in results]
 
 
-def test_a_sweep_leaves_out_what_it_has_no_time_for(tmp_path: Path) -> None:
+def test_a_sweep_leaves_out_what_it_has_no_time_for(tmp_path):
     path = tmp_path / "results.json"
     with pytest.warns(
         UserWarning, match="3 of 3 measurements are left out: 1e-09 s did not suffice"
@@ -132,15 +129,13 @@ def test_a_sweep_leaves_out_what_it_has_no_time_for(tmp_path: Path) -> None:
         mk.sweep(endless(placements=1), time_s=0.0)
 
 
-def test_a_sweep_without_time_left_generates_no_more_cases(case: Case) -> None:
+def test_a_sweep_without_time_left_generates_no_more_cases(case):
     more = product(case.with_, {"offset": range(0, 8 * 10**8, 8)})
     with pytest.warns(UserWarning, match="100000000 of 100000000 measurements are left out"):
         assert len(mk.sweep(more, time_s=1e-9, progress=False)) == 0
 
 
-def test_rounds_of_a_sweep_follow_the_recorded_order(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rounds_of_a_sweep_follow_the_recorded_order(case, monkeypatch):
     placed: list[int] = []
     place = CaseRun.place
 
@@ -174,8 +169,8 @@ def test_rounds_of_a_sweep_follow_the_recorded_order(
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_records_are_made_once_and_get_intervals_by_other_cases(
-    case: Case, stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    case, stored, tmp_path, monkeypatch
+):
     made: list[str] = []
 
     def counted(taken: Any, *how: Any, **named: Any) -> mk.Measurement:
@@ -197,9 +192,7 @@ def test_records_are_made_once_and_get_intervals_by_other_cases(
         assert mk.load(output) == results
 
 
-def test_records_of_many_placements_are_made_twice(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_of_many_placements_are_made_twice(case, tmp_path, monkeypatch):
     made: list[int] = []
 
     def counted(taken: Any, *how: Any, **named: Any) -> mk.Measurement:
@@ -219,7 +212,7 @@ def test_records_of_many_placements_are_made_twice(
     assert mk.load(tmp_path / "x.db")[0]["placements"] == 7
 
 
-def test_time_that_is_left_is_spent_on_the_widest_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_that_is_left_is_spent_on_the_widest_interval(monkeypatch):
     def run(name: str, placements: int) -> Any:
         made = type("Run", (), {})()
         vars(made).update(
@@ -245,7 +238,7 @@ def test_time_that_is_left_is_spent_on_the_widest_interval(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("suffix", ["", ".db", ".csv"])
-def test_duplicate_cases_are_measured_once_with_a_warning(tmp_path: Path, suffix: str) -> None:
+def test_duplicate_cases_are_measured_once_with_a_warning(tmp_path, suffix):
     one, other = (mk.stream("copy", elements=n, threads=1, runs=1) for n in (64, 128))
     cases = [one, other, one.with_(name="again"), other, one]
     output = tmp_path / f"x{suffix}" if suffix else None
@@ -260,9 +253,7 @@ def test_duplicate_cases_are_measured_once_with_a_warning(tmp_path: Path, suffix
 
 
 @pytest.mark.parametrize("progress", [True, False])
-def test_what_is_known_so_far_is_shown_beside_the_progress(
-    progress: bool, case: Case, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_what_is_known_so_far_is_shown_beside_the_progress(progress, case, monkeypatch, capsys):
     monkeypatch.setattr(sweeping, "_FIRST_LOOK_S", 0.0)
     cases = mk.vary(case.with_(budget_s=0.01, placements=2), pages=["4k", "default"])
     seen: list[int] = []

@@ -1,7 +1,6 @@
 """Processing units and quotas that change while cases are measured."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,9 +25,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
 
 @pytest.mark.parametrize("within", ["ready", "take_samples"])
-def test_what_was_placed_is_kept_when_units_are_lost(
-    case: Case, left: set[int], within: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_was_placed_is_kept_when_units_are_lost(case, left, within, monkeypatch, tmp_path):
     cases, target = [case.with_(threads=0, placements=3, runs=12)], tmp_path / "kept.db"
     function = getattr(run_module, within)
 
@@ -53,9 +50,7 @@ def test_what_was_placed_is_kept_when_units_are_lost(
     assert (again["stop"], again["placements"], again["threads"]) == ("runs", 3, 2)
 
 
-def test_other_cases_are_kept_when_one_has_lost_its_unit(
-    case: Case, left: set[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_other_cases_are_kept_when_one_has_lost_its_unit(case, left, monkeypatch, tmp_path):
     first, second = case.with_(threads=1, pin="0", runs=6), case.with_(threads=1, pin="1", runs=6)
 
     def refusing(wanted: Case, *how: Any) -> Any:
@@ -79,9 +74,7 @@ def test_other_cases_are_kept_when_one_has_lost_its_unit(
     assert found.interrupted and [record["pin"] for record in found] == ["0"]
 
 
-def test_a_measured_case_that_can_not_be_placed_again_has_the_placements_before(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_measured_case_that_can_not_be_placed_again_has_the_placements_before(case, monkeypatch):
     def refusing(wanted: Case, chosen: Any, *how: Any) -> Any:
         if chosen is not None:
             raise MemoryError("this case needs 1 GB")
@@ -93,18 +86,18 @@ def test_a_measured_case_that_can_not_be_placed_again_has_the_placements_before(
     assert (record["placements"], record["valid"]) == (1, True)
 
 
-def test_a_case_keeps_its_number_of_threads(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_keeps_its_number_of_threads(case, monkeypatch):
     quotas = iter([1, 2, 2])
     monkeypatch.setattr(prepared_module, "workers_by_quota", lambda: next(quotas, 2))
     run = CaseRun(case.with_(threads=0, placements=3, runs=12))
     assert [run.place().obtained["threads"] for _ in range(3)] == [1, 1, 1]
 
 
-def test_lost_units_have_cores_of_some_kind() -> None:
+def test_lost_units_have_cores_of_some_kind():
     assert names_of_cores({"pin": "0,99999", "threads": 2})
 
 
-def test_a_process_is_crowded_by_the_units_that_it_has_now(left: set[int]) -> None:
+def test_a_process_is_crowded_by_the_units_that_it_has_now(left):
     alone = Ranks()
     assert not alone.crowded(2)
     left.discard(0)

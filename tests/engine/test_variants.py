@@ -16,10 +16,9 @@ from memkern.engine.placing.run import CaseRun
 from memkern.engine.sampling import series as sampling
 from memkern.engine.sampling.prepared import Prepared
 from memkern.engine.sampling.series import Judge
-from memkern.spec.case import Case
 
 
-def test_variant_best_selects_a_candidate_and_records_it(case: Case) -> None:
+def test_variant_best_selects_a_candidate_and_records_it(case):
     record = case.with_(variant="best", runs=3).measure().record
     assert record["variant_requested"] == "best"
     assert (record["variant"], record["isa"]) in case.prepare().native.candidates()
@@ -27,9 +26,7 @@ def test_variant_best_selects_a_candidate_and_records_it(case: Case) -> None:
     assert narrow["isa"] == "baseline"
 
 
-def test_the_time_of_a_placement_excludes_the_choice_of_a_variant(
-    monkeypatch: pytest.MonkeyPatch, case: Case
-) -> None:
+def test_the_time_of_a_placement_excludes_the_choice_of_a_variant(monkeypatch, case):
     def slow(prepared: Any, candidates: list[Any]) -> tuple[Any, str]:
         time.sleep(0.3)
         return candidates[0], "trial"
@@ -66,9 +63,7 @@ def scripted_trials(
 # Trials of whole invocations, of parts and then whole invocations, and of parts only.
 @pytest.mark.parametrize("trial_s", [100.0, 1e-4, 1e-9])
 @pytest.mark.usefixtures("disturbances", "machine")
-def test_trials_of_all_lengths_are_judged_within_rounds(
-    monkeypatch: pytest.MonkeyPatch, trial_s: float
-) -> None:
+def test_trials_of_all_lengths_are_judged_within_rounds(monkeypatch, trial_s):
     monkeypatch.setattr(variants, "_TRIAL_S", trial_s)
     case = mk.stream("copy", elements=2**21, threads=1)
 
@@ -86,9 +81,7 @@ def test_trials_of_all_lengths_are_judged_within_rounds(
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_more_rounds_are_tried_while_two_candidates_are_not_told_apart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_more_rounds_are_tried_while_two_candidates_are_not_told_apart(monkeypatch):
     monkeypatch.setattr(variants, "_TRIAL_S", 0.25)
     case = mk.stream("copy", elements=2**14, threads=1, isa="baseline")
     # The baseline has a variant simd with newer releases of Highway only.
@@ -116,7 +109,7 @@ def test_more_rounds_are_tried_while_two_candidates_are_not_told_apart(
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_each_candidate_has_a_sample_after_the_deadline() -> None:
+def test_each_candidate_has_a_sample_after_the_deadline():
     case = mk.stream("copy", elements=64, threads=1, isa="baseline")
     prepared = case.prepare()
     trials = variants._Trials(prepared)
@@ -138,20 +131,18 @@ def test_each_candidate_has_a_sample_after_the_deadline() -> None:
         ([(9.0, 0), (5.0, 0), (5.0, 0)], 5.0),
     ],
 )
-def test_candidates_are_judged_by_the_lower_quartile(
-    taken: list[tuple[float, float]], expected: float
-) -> None:
+def test_candidates_are_judged_by_the_lower_quartile(taken, expected):
     assert variants._lower_quartile(taken) == expected
 
 
-def test_a_single_candidate_loses_nothing(case: Case) -> None:
+def test_a_single_candidate_loses_nothing(case):
     record = case.measure().record
     assert record["variant_choice"] == "requested" and math.isnan(record["variant_loss"])
     assert variants.fastest(case.prepare(), [("scalar", "baseline")])[1] == 0.0
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_the_loss_by_a_wrong_choice_follows_from_the_rounds(case: Case) -> None:
+def test_the_loss_by_a_wrong_choice_follows_from_the_rounds(case):
     trials = variants._Trials(case.prepare())
     first, second = ("simd", "avx2"), ("auto", "avx2")
     assert math.isnan(trials.loss([first, second]))

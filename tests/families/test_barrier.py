@@ -17,7 +17,7 @@ from memkern.formats import ResultSet
 
 
 @pytest.mark.usefixtures("users_files")
-def test_every_kind_is_measured() -> None:
+def test_every_kind_is_measured():
     results = barrier_cost([1, 2], runs=4)
     assert [(r["barrier"], r["threads"]) for r in results] == [
         (k, t) for k in KINDS for t in (1, 2)
@@ -33,9 +33,7 @@ def test_every_kind_is_measured() -> None:
 
 
 @pytest.mark.parametrize("which", ["free", "spin"])
-def test_a_cost_has_the_marks_of_both_measurements(
-    which: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cost_has_the_marks_of_both_measurements(which, monkeypatch):
     place = CaseRun.place
 
     def placed(run: CaseRun) -> Placement:
@@ -54,7 +52,7 @@ def test_a_cost_has_the_marks_of_both_measurements(
     assert math.isnan(record["ci_relative"]) and record["ci_scope"] == "none"
 
 
-def test_wrong_arguments_are_refused() -> None:
+def test_wrong_arguments_are_refused():
     with pytest.raises(InputError, match="'sleep' is not one of"):
         barrier_cost([1], kinds=["sleep"])
     with pytest.raises(InputError, match="pin"):
@@ -63,7 +61,7 @@ def test_wrong_arguments_are_refused() -> None:
         barrier_cost([1], kinds=[])
 
 
-def test_a_cost_within_the_noise_is_printed_as_a_bound() -> None:
+def test_a_cost_within_the_noise_is_printed_as_a_bound():
     def cells(middle: float, low: float, high: float) -> str:
         times = {"barrier_s": middle, "barrier_low_s": low, "barrier_high_s": high}
         return _barrier_cells({**times, "clock_GHz": 2.0})
@@ -74,9 +72,7 @@ def test_a_cost_within_the_noise_is_printed_as_a_bound() -> None:
     assert cells(-3e-9, -5e-9, -1e-9) == "below the noise of the work"
 
 
-def test_the_verb_prints_no_negative_cost(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_verb_prints_no_negative_cost(capsys, monkeypatch):
     # The noise of the work may exceed the cost of the barrier in one run of two, or in both.
     costs = [(-2e-9, -1e-9), (-3e-9, 1e-9), (-1e-9, 3e-9), (-1e-9, 1e-9), (0.0, 0.0)]
     marks = {"disturbed": True, "oversubscribed": False, "stop": "runs"}

@@ -77,7 +77,7 @@ LAYOUTS = list(itertools.product(["float64", "float32"], ["RRII", "RIRI"], WIDTH
         lambda kind: "-".join(map(str, kind)),
     ),
 )
-def test_every_layout_agrees_with_the_formula(kind: tuple[str, str, int, str]) -> None:
+def test_every_layout_agrees_with_the_formula(kind):
     dtype, layout, bits, cut = kind
     parts = numbers_of(layout, bits, dtype)
     how = fixed(layout=layout, vector=bits, cut=cut)
@@ -126,7 +126,7 @@ def hops(draw: st.DrawFn) -> tuple[Any, int, str, dict[str, Any]]:
 
 @settings(PROPERTY, max_examples=60)
 @given(hops())
-def test_any_lattice_is_right_with_any_knob(made: tuple[Any, int, str, dict[str, Any]]) -> None:
+def test_any_lattice_is_right_with_any_knob(made):
     extents, ls, dtype, options = made
     case = mk.dw.case(
         extents,
@@ -139,14 +139,14 @@ def test_any_lattice_is_right_with_any_knob(made: tuple[Any, int, str, dict[str,
     compare(extents, ls, dtype, variant=variant, **options)
 
 
-def test_the_defaults_are_right() -> None:
+def test_the_defaults_are_right():
     for extents, ls in (((4, 4, 4, 4), 8), ((4, 4, 4, 4), 3), ((3, 3, 3, 3), 3)):
         for dtype in LIMITS:
             compare(extents, ls, dtype)
 
 
 @pytest.mark.parametrize("form", ["strided", "reversed", "read-only", "Fortran"])
-def test_arrays_may_have_any_strides(form: str) -> None:
+def test_arrays_may_have_any_strides(form):
     links, psi = fields((2, 4, 2, 4), 2)
     wanted = lattice.hop(links, psi)
     if form == "strided":
@@ -176,7 +176,7 @@ def layouts() -> Iterator[family.Layout]:
 
 
 @pytest.mark.parametrize("where", list(layouts()))
-def test_every_number_has_one_place(where: family.Layout) -> None:
+def test_every_number_has_one_place(where):
     x, y, z, t = where.extents
     sites = np.indices((t, z, y, x)).reshape(4, -1)[::-1].T
     lanes = 1 if where.shared else where.numbers
@@ -198,7 +198,7 @@ def at_most(bits: int) -> int:
 
 
 @pytest.mark.parametrize("layout, size", [("RRII", 1), ("RIRI", 2)])
-def test_lanes_are_s_or_sites_or_none(layout: str, size: int) -> None:
+def test_lanes_are_s_or_sites_or_none(layout, size):
     bits = at_most(512)
     lanes = bits // 64 // size
 
@@ -222,7 +222,7 @@ def test_lanes_are_s_or_sites_or_none(layout: str, size: int) -> None:
     assert cut_of((2, 2, 2, 2), 3)[1] == sites
 
 
-def test_dimensions_are_halved_in_turn() -> None:
+def test_dimensions_are_halved_in_turn():
     bits = max(WIDTHS)
     lanes = bits // 64
 
@@ -239,7 +239,7 @@ def test_dimensions_are_halved_in_turn() -> None:
         assert of("xyzt") == (2, 2, 2, 1)
 
 
-def test_the_widest_vector_is_taken() -> None:
+def test_the_widest_vector_is_taken():
     assert sorted(WIDTHS, reverse=True) == WIDTHS
     assert mk.dw.case((4, 4, 4, 4)).columns["vector_bits"] == max(WIDTHS)
     for isa in _memkern.supported_isas():
@@ -263,7 +263,7 @@ def visited(case: Case) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("order", ["tzyx", "xyzt", "yxtz"])
 @pytest.mark.parametrize("parity", ["full", "odd"])
-def test_loops_follow_the_order(order: str, parity: str) -> None:
+def test_loops_follow_the_order(order, parity):
     case = mk.dw.case((2, 4, 6, 2), layout="lexicographic", order=order, parity=parity)
     extents = dict(zip("xyzt", (2, 4, 6, 2), strict=True))
     wanted = []
@@ -275,7 +275,7 @@ def test_loops_follow_the_order(order: str, parity: str) -> None:
 
 
 @pytest.mark.parametrize("block", [(2, 0, 0, 0), (0, 2, 3, 0), (2, 2, 2, 2), (3, 5, 1, 9)])
-def test_blocks_are_visited_one_after_the_other(block: Any) -> None:
+def test_blocks_are_visited_one_after_the_other(block):
     extents = (4, 6, 3, 2)
     case = mk.dw.case(extents, layout="lexicographic", order="zxyt", block=block)
     sites = visited(case)
@@ -289,7 +289,7 @@ def test_blocks_are_visited_one_after_the_other(block: Any) -> None:
     assert sites == sorted(sites, key=key)
 
 
-def test_blocks_divide_each_part() -> None:
+def test_blocks_divide_each_part():
     case = mk.dw.case((2, 2, 4, 8), ls=3, layout="RIRI", vector=128, dtype="float32", cut="t",
                       block=(0, 0, 0, 2))  # fmt: skip
     assert family.layout_of(case).local == (2, 2, 4, 4)
@@ -298,7 +298,7 @@ def test_blocks_divide_each_part() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_workers_share_planes(threads: int) -> None:
+def test_workers_share_planes(threads):
     case = mk.dw.case((4, 4, 4, 6), layout="lexicographic", share_planes=True, threads=threads)
     assert case.knobs.chunk == 64 // threads
     t = np.array([site[3] for site in visited(case)]).reshape(-1, threads, case.knobs.chunk)
@@ -306,7 +306,7 @@ def test_workers_share_planes(threads: int) -> None:
     assert mk.dw.case((4, 4, 4, 6), layout="lexicographic", threads=threads).knobs.chunk == 0
 
 
-def test_lattices_larger_than_the_caches_are_prefetched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lattices_larger_than_the_caches_are_prefetched(monkeypatch):
     sites, ls = 4**4, 8
     fields_B = sites * (72 + 24 * ls) * 16
     for layout in family.LAYOUTS:
@@ -333,9 +333,7 @@ def test_lattices_larger_than_the_caches_are_prefetched(monkeypatch: pytest.Monk
         *([{"layout": "RIRI", "cut": "t"}] if WIDTHS else []),
     ],
 )
-def test_spinors_that_were_read_long_ago_are_prefetched(
-    options: dict[str, Any], held_B: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spinors_that_were_read_long_ago_are_prefetched(options, held_B, monkeypatch):
     monkeypatch.setattr(family, "_HELD_B", held_B)
     case = mk.dw.case((8, 4, 4, 8), ls=2, **options)
     found = family.layout_of(case)
@@ -366,7 +364,7 @@ CHECKED = [
 
 
 @pytest.mark.parametrize("case", CHECKED)
-def test_the_check_finds_wrong_results(case: Case) -> None:
+def test_the_check_finds_wrong_results(case):
     native: Any = case.prepare().native
     good = checked(case, native)
     assert good.valid
@@ -384,7 +382,7 @@ def test_the_check_finds_wrong_results(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CHECKED)
-def test_the_check_finds_wrong_tables(case: Case) -> None:
+def test_the_check_finds_wrong_tables(case):
     where = family.layout_of(case)
     changes: list[tuple[str, int, Any]] = [
         ("neighbours", 3, lambda n: (n + 2) % (2 * where.sites)),  # another site
@@ -408,7 +406,7 @@ def test_the_check_finds_wrong_tables(case: Case) -> None:
 
 @pytest.mark.parametrize("parity", ["full", "even"])
 @pytest.mark.parametrize("way", [{"cut": "tzy"}, {"layout": "lexicographic"}])
-def test_large_lattices_are_checked_by_samples(way: dict[str, Any], parity: str) -> None:
+def test_large_lattices_are_checked_by_samples(way, parity):
     case = mk.dw.case((8, 8, 12, 16), ls=2, parity=parity, **fixed(**way))
     native: Any = case.prepare().native
     check = checked(case, native)
@@ -422,7 +420,7 @@ def test_large_lattices_are_checked_by_samples(way: dict[str, Any], parity: str)
 
 
 @pytest.mark.parametrize("case", CHECKED)
-def test_any_seed_and_number_of_runs_validates(case: Case) -> None:
+def test_any_seed_and_number_of_runs_validates(case):
     measured = case.with_(seed=5, threads=2, runs=3).measure()
     assert measured.valid and measured.record["seed"] == 5
 
@@ -430,7 +428,7 @@ def test_any_seed_and_number_of_runs_validates(case: Case) -> None:
 # Cases
 
 
-def test_different_cases_have_different_identities() -> None:
+def test_different_cases_have_different_identities():
     extents = (4, 4, 4, 8)
     base: dict[str, Any] = {"cut": "tzy", "vector": max(WIDTHS), "prefetch": 2, "threads": 2}
     changes: list[dict[str, Any]] = [
@@ -470,7 +468,7 @@ def test_different_cases_have_different_identities() -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("parity", ["full", "odd"])
 @pytest.mark.parametrize("way", [{"cut": "tz"}, {"cut": "s"}, {"layout": "lexicographic"}])
-def test_bytes_are_those_of_the_fields(way: dict[str, Any], parity: str, dtype: str) -> None:
+def test_bytes_are_those_of_the_fields(way, parity, dtype):
     extents, ls = (2, 4, 8, 16), 16
     case = mk.dw.case(extents, ls=ls, parity=parity, dtype=dtype, **fixed(**way))
     size = np.dtype(dtype).itemsize

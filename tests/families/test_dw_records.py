@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("ceilings")
         ({"layout": "lexicographic"}, ("lexicographic", "", 1, 64)),
     ],
 )  # fmt: skip
-def test_the_record_of_a_hop(way: dict[str, Any], columns: tuple[Any, ...], parity: str) -> None:
+def test_the_record_of_a_hop(way, columns, parity):
     extents, ls = (2, 6, 4, 8), 3
     how = fixed(parity=parity, runs=5, prefetch=2, name="mine", **way)
     measured = mk.dw.measure(extents, ls=ls, **how)
@@ -60,7 +60,7 @@ def test_the_record_of_a_hop(way: dict[str, Any], columns: tuple[Any, ...], pari
     assert json.loads(measured.results.to_json_text())[0]["valid"] is True
 
 
-def test_the_model_follows_order_and_shared_planes() -> None:
+def test_the_model_follows_order_and_shared_planes():
     def model(extents: Any, **way: Any) -> LayerConditions:
         return family.model_of(mk.dw.case(extents, layout="lexicographic", **way))
 
@@ -84,9 +84,7 @@ def test_the_model_follows_order_and_shared_planes() -> None:
             {"none": 1440, "s": 936, "all": 96}, marks=NEEDS_STREAMED),
     ],
 )  # fmt: skip
-def test_the_traffic_is_that_of_the_layer_condition(
-    way: dict[str, Any], site_B: dict[str, int]
-) -> None:
+def test_the_traffic_is_that_of_the_layer_condition(way, site_B):
     case = mk.dw.case((8, 8, 8, 8), ls=8, threads=1, **way)
     model = family.model_of(case)
     assert isinstance(model, LayerConditions)
@@ -99,7 +97,7 @@ def test_the_traffic_is_that_of_the_layer_condition(
         assert sum(moved) == pytest.approx(updates * site_B[condition])
 
 
-def test_the_traffic_is_that_with_blocks() -> None:
+def test_the_traffic_is_that_with_blocks():
     plain = mk.dw.case((4, 4, 8, 8), order="tzyx", threads=1, layout="lexicographic")
     blocked = mk.dw.case((4, 4, 8, 8), block=(0, 0, 4, 0), threads=1, layout="lexicographic")
     model = family.model_of(blocked)
@@ -118,7 +116,7 @@ def test_the_traffic_is_that_with_blocks() -> None:
 
 @NEEDS_STREAMED
 @pytest.mark.usefixtures("ceilings")
-def test_a_record_has_the_roofline_of_its_traffic() -> None:
+def test_a_record_has_the_roofline_of_its_traffic():
     record = mk.dw.measure((4, 4, 4, 4), ls=8, threads=1, variant="nt", runs=3).record
     moved_s = record["memory_load_B"] / 20e9 + record["memory_store_B"] / 10e9
     assert record["memory_store_B"] == 4**4 * 8 * 192
@@ -133,7 +131,7 @@ def test_a_record_has_the_roofline_of_its_traffic() -> None:
     assert (record["bound"], record["machine_file"]) == ("", "")
 
 
-def test_the_best_variant_is_tried_and_named() -> None:
+def test_the_best_variant_is_tried_and_named():
     record = mk.dw.measure((4, 4, 4, 4), ls=8, threads=1, runs=3).record
     assert record["variant_requested"] == "best"
     assert record["variant"] in ("simd", "nt")

@@ -44,7 +44,7 @@ def exchanged(values: list[Any], plans: list[Exchange]) -> None:
 
 @pytest.mark.parametrize("matrix", MATRICES)
 @pytest.mark.parametrize("ranks", (1, 2, 5, 13))
-def test_products_of_all_ranks_are_the_whole_product(matrix: str, ranks: int) -> None:
+def test_products_of_all_ranks_are_the_whole_product(matrix, ranks):
     for halo, balance in itertools.product(("blocking", "overlap"), ("rows", "nnz")):
         case = mk.case("spmv.crs", matrix=matrix, halo=halo, balance=balance)
         a = as_csr(case)
@@ -69,7 +69,7 @@ def test_products_of_all_ranks_are_the_whole_product(matrix: str, ranks: int) ->
             assert (inside < max(len(share.own), 1)).all()
 
 
-def test_ranks_get_equal_rows_or_nonzeros() -> None:
+def test_ranks_get_equal_rows_or_nonzeros():
     lengths = np.array([0, 9, 1, 1, 1, 0, 0, 12, 1])
     starts = np.concatenate(([0], np.cumsum(lengths)))
     assert products.boundaries(starts, 4, "rows").tolist() == [0, 3, 5, 7, 9]
@@ -82,7 +82,7 @@ def test_ranks_get_equal_rows_or_nonzeros() -> None:
         assert (np.diff(bounds) >= 0).all()
 
 
-def test_rows_that_need_no_halo_come_first() -> None:
+def test_rows_that_need_no_halo_come_first():
     case = mk.case("spmv.crs", matrix="5pt:4:6", halo="overlap")
     share = products.share_of(case, 1, 3)
     # Both of the rank's two grid lines have a neighbour on another rank.
@@ -106,7 +106,7 @@ def summed(case: Case, ids: Any, values: Any) -> Any:
 
 @pytest.mark.parametrize("masked", ("none", "boundary"))
 @pytest.mark.parametrize("ranks", (1, 2, 3, 9))
-def test_meshes_of_all_ranks_are_the_whole_mesh(masked: str, ranks: int) -> None:
+def test_meshes_of_all_ranks_are_the_whole_mesh(masked, ranks):
     for halo, numbering in itertools.product(
         ("blocking", "overlap"), ("elements", "lexicographic")
     ):
@@ -174,19 +174,19 @@ def check_cases(found: Any) -> None:
 
 @pytest.mark.release
 @pytest.mark.parametrize(("kind", "ranks"), [("openmpi", 1), ("openmpi", 4), ("mpich", 2)])
-def test_every_distributed_case_is_valid_and_equal(kind: str, ranks: int, tmp_path: Path) -> None:
+def test_every_distributed_case_is_valid_and_equal(kind, ranks, tmp_path):
     check_cases(started(PROGRAM, "mpi", ranks, "valid equal", tmp_path, kind=kind))
 
 
-def test_every_distributed_case_is_valid_and_equal_on_two_ranks(two_ranks: Any) -> None:
+def test_every_distributed_case_is_valid_and_equal_on_two_ranks(two_ranks):
     check_cases(two_ranks)
 
 
-def test_lost_and_stale_values_are_caught(two_ranks: Any) -> None:
+def test_lost_and_stale_values_are_caught(two_ranks):
     assert two_ranks["faults"]["missed"] == []
 
 
-def test_wrong_plans_are_refused_on_all_ranks(two_ranks: Any) -> None:
+def test_wrong_plans_are_refused_on_all_ranks(two_ranks):
     found = two_ranks["refusals"]
     sends = "rank {} sends 1 elements to rank {}, which receives {}"
     assert found["more"] == [sends.format(1, 0, 2), sends.format(0, 1, 2)]
@@ -205,7 +205,7 @@ def test_wrong_plans_are_refused_on_all_ranks(two_ranks: Any) -> None:
     assert "split_at must be at most the 27 iterations, not 28" in found["split_at"]
 
 
-def test_records_count_the_whole_once(two_ranks: Any) -> None:
+def test_records_count_the_whole_once(two_ranks):
     found = two_ranks["record"]
     each, product = found["each"], found["product"]
     for record in found.values():
@@ -233,7 +233,7 @@ def test_records_count_the_whole_once(two_ranks: Any) -> None:
     assert mesh["bytes_B"] == gather["bytes_B"] + 8 * 8**3 - 8 * 7**3
 
 
-def test_a_rank_that_stays_away_is_named(tmp_path: Path) -> None:
+def test_a_rank_that_stays_away_is_named(tmp_path):
     done = run("openmpi", 2, [PROGRAM, "mpi", "hang"], tmp_path, {"MEMKERN_RANK_TIMEOUT_S": "1"})
     assert done.returncode != 0
     assert (
@@ -255,13 +255,13 @@ def test_a_rank_that_stays_away_is_named(tmp_path: Path) -> None:
         ("bs.bs6", {"halo": "x"}, "halo 'x' is not one of"),
     ],
 )
-def test_what_is_not_distributed_is_refused(kernel: str, options: Any, match: str) -> None:
+def test_what_is_not_distributed_is_refused(kernel, options, match):
     inputs = {"matrix": "hpcg:3"} if kernel.startswith("spmv.") else {}
     with refused(match):
         mk.case(kernel, **{"halo": "overlap", **inputs, **options})
 
 
-def test_a_halo_is_part_of_the_identity() -> None:
+def test_a_halo_is_part_of_the_identity():
     known = {
         mk.spmv.case("hpcg:3", "crs", **halo).identity()
         for halo in ({}, {"halo": "blocking"}, {"halo": "overlap"})

@@ -31,14 +31,14 @@ def of(name, variant, isa, **options):
 
 
 @pytest.mark.parametrize(("variant", "isa", "name"), WAYS)
-def test_the_values_are_those_after_so_many_instructions(variant, isa, name) -> None:
+def test_the_values_are_those_after_so_many_instructions(variant, isa, name):
     for stride in (0, 2, "random") if name.startswith("gather") else (1,):
         for count in (1, 24 * 7):
             case = of(name, variant, isa, count=count, index_stride=stride)
             assert case.measure().valid
 
 
-def test_a_step_too_few_is_noticed() -> None:
+def test_a_step_too_few_is_noticed():
     case = of("add/latency", "scalar", "best", count=48)
     native = prepare(case).native
     native.fill(outputs=True)
@@ -48,7 +48,7 @@ def test_a_step_too_few_is_noticed() -> None:
     assert instructions.expected(case, 1, 1)[0, 0] == 1 + 48
 
 
-def test_every_instruction_is_built() -> None:
+def test_every_instruction_is_built():
     widest = supported_isas()[0]
     built = {name.split("/")[0] for name in instructions.available("simd", widest)}
     built |= {name.split("/")[0] for name in instructions.available("scalar", widest)}
@@ -58,7 +58,7 @@ def test_every_instruction_is_built() -> None:
         assert not missing
 
 
-def test_the_table_has_each_width_once() -> None:
+def test_the_table_has_each_width_once():
     cases = instruction_cases(runs=2)
     assert len({case.identity() for case in cases}) == len(cases)
     found = {
@@ -77,7 +77,7 @@ def test_the_table_has_each_width_once() -> None:
     assert ("atomic add/latency", "scalar", "best", None) in found
 
 
-def test_numbers_out_of_range_are_refused() -> None:
+def test_numbers_out_of_range_are_refused():
     make = instructions.instructions
     with refused("instruction 'sqrt' is not one of load"):
         make("sqrt")
@@ -119,7 +119,7 @@ def native(**changes):
         ({"dtype": "float32"}, "has float64 values"),
     ],
 )
-def test_the_extension_refuses_what_python_would(changes, message) -> None:
+def test_the_extension_refuses_what_python_would(changes, message):
     with pytest.raises(ValueError, match=message):
         native(**changes)
 
@@ -154,7 +154,7 @@ if X86:
 
     @pytest.mark.parametrize("isa", [isa for isa in SPACES if isa in supported_isas()])
     @pytest.mark.parametrize("function", MNEMONICS)
-    def test_each_instruction_stands_in_the_loop_once_for_each_chain(isa, function) -> None:
+    def test_each_instruction_stands_in_the_loop_once_for_each_chain(isa, function):
         code = code_of(SPACES[isa], function)
         chains = 12 if re.match("(gather_)?dependent", function) else CHAINS[isa]
         matching = [i for i in code if re.fullmatch(MNEMONICS[function], i.mnemonic)]
@@ -166,7 +166,7 @@ if X86:
             assert len(matching) == chains, function
 
 
-def test_the_work_of_an_invocation_does_not_depend_on_the_others() -> None:
+def test_the_work_of_an_invocation_does_not_depend_on_the_others():
     case = of("add/throughput", "simd", supported_isas()[0], count=240)
     prepared = prepare(case)
     ends = []

@@ -3,7 +3,6 @@
 import math
 import mmap
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ def ping_pong(**options: Any) -> Case:
 
 
 @pytest.mark.parametrize("order", [o for o in latency.ORDERS if o not in latency.PAIRS])
-def test_an_order_has_its_lines_once(order: str) -> None:
+def test_an_order_has_its_lines_once(order):
     lines = latency.line_order(order, 8 * mmap.PAGESIZE + 640, 64, seed=3)
     whole = order in ("random", "sequential")
     assert len(lines) == (
@@ -52,7 +51,7 @@ def test_an_order_has_its_lines_once(order: str) -> None:
     assert lines.min() >= 0 and lines.max() < 8 * LINES_PER_PAGE + (10 if whole else 0)
 
 
-def test_orders_are_what_they_are_called() -> None:
+def test_orders_are_what_they_are_called():
     size_B = 16 * mmap.PAGESIZE
     sequential = latency.line_order("sequential", size_B, 64)
     assert (sequential == np.arange(len(sequential))).all()
@@ -70,7 +69,7 @@ def test_orders_are_what_they_are_called() -> None:
 @pytest.mark.parametrize("order", latency.PAIRS)
 @pytest.mark.parametrize("distance_B", [8, 32, 64, 256, 1024])
 @pytest.mark.parametrize("line_B", [8, 64])
-def test_pairs_are_as_far_apart_as_they_say(order: str, distance_B: int, line_B: int) -> None:
+def test_pairs_are_as_far_apart_as_they_say(order, distance_B, line_B):
     if distance_B < line_B:
         with refused("distance_B must be a power of two from 64 to 1024 and a multiple of line_B"):
             latency.line_order(order, 2**20, line_B, distance_B=distance_B)
@@ -102,12 +101,12 @@ def test_pairs_are_as_far_apart_as_they_say(order: str, distance_B: int, line_B:
         ([1, 2], 64, "distance_B is for order pairs and pairs-across, not for an array"),
     ],
 )
-def test_wrong_distances_are_refused(order: Any, distance_B: int | None, problem: str) -> None:
+def test_wrong_distances_are_refused(order, distance_B, problem):
     with refused(problem):
         mk.latency(2**14, order=order, distance_B=distance_B)
 
 
-def test_pairs_are_of_words_and_say_their_distance() -> None:
+def test_pairs_are_of_words_and_say_their_distance():
     case = mk.latency(2**14, order="pairs", distance_B=32, runs=2)
     record = case.measure().record
     assert record["valid"] and record["distance_B"] == 32 and record["line_B"] == 8
@@ -125,14 +124,14 @@ def test_pairs_are_of_words_and_say_their_distance() -> None:
         ("in-page", mmap.PAGESIZE - 64, f"needs a buffer of at least {mmap.PAGESIZE} bytes"),
     ],
 )
-def test_wrong_orders_are_refused(order: str, size_B: int, problem: str) -> None:
+def test_wrong_orders_are_refused(order, size_B, problem):
     with refused(problem):
         latency.line_order(order, size_B, 64)
 
 
 @pytest.mark.parametrize("chains", [1, 3, 16, 32])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_chase_is_valid_and_counts_its_accesses(chains: int, threads: int) -> None:
+def test_chase_is_valid_and_counts_its_accesses(chains, threads):
     case = chase(chains=chains, threads=threads, steps=500)
     record = case.measure().record
     assert record["valid"] and record["kernel"] == "latency.chase"
@@ -147,7 +146,7 @@ def test_chase_is_valid_and_counts_its_accesses(chains: int, threads: int) -> No
     assert record["bytes_model_B"] == 64 * case.iterations
 
 
-def test_chase_follows_a_given_order() -> None:
+def test_chase_follows_a_given_order():
     case = chase(order=[3, 1, 2], steps=2)
     before = np.zeros(latency._ENDS, dtype=np.uint64)
     after = case.apply(ends=before)["ends"]
@@ -155,7 +154,7 @@ def test_chase_follows_a_given_order() -> None:
     assert case.columns["order"] == "array" and case.integers["lines"] == 256
 
 
-def test_apply_agrees_with_the_reference() -> None:
+def test_apply_agrees_with_the_reference():
     case = chase(2**13, chains=5, threads=2, steps=77)
     before = np.zeros((2, latency._ENDS), dtype=np.uint64)
     after = case.apply(ends=before)["ends"]
@@ -167,7 +166,7 @@ VARIANTS = sorted({(v, isa) for k, v, isa, *_ in _memkern.entries() if k == "lat
 
 @pytest.mark.parametrize("variant, isa", VARIANTS)
 @pytest.mark.parametrize("loads", [0, 3, 8])
-def test_traffic_adds_up(loads: int, variant: str, isa: str) -> None:
+def test_traffic_adds_up(loads, variant, isa):
     if isa not in _memkern.supported_isas():
         pytest.skip(f"this processor does not run {isa}")
     case = loaded(loads=loads, pause=10, variant=variant, isa=isa, steps=2**16)
@@ -181,9 +180,7 @@ def test_traffic_adds_up(loads: int, variant: str, isa: str) -> None:
     pytest.fail("no other worker has moved anything beside the chain")
 
 
-def test_traffic_is_that_of_the_samples_whose_time_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_traffic_is_that_of_the_samples_whose_time_counts(monkeypatch):
     taken: list[tuple[float, float]] = []
     sample = sampling.sample
 
@@ -231,9 +228,7 @@ STORES = loaded(loads=5, pause=1000, steps=2**12)
         (ping_pong(), "tally", (1, 0), -1),
     ],
 )
-def test_wrong_ends_tallies_and_lines_are_invalid(
-    case: Case, array: str, at: Any, more: int
-) -> None:
+def test_wrong_ends_tallies_and_lines_are_invalid(case, array, at, more):
     prepared = case.prepare()
     assert prepared.check().valid
     validation = prepared.validation()
@@ -245,7 +240,7 @@ def test_wrong_ends_tallies_and_lines_are_invalid(
 
 
 @pytest.mark.parametrize("lines, take_by", [(1, "load"), (2, "load"), (1, "swap")])
-def test_two_workers_take_turns(lines: int, take_by: str) -> None:
+def test_two_workers_take_turns(lines, take_by):
     record = ping_pong(lines=lines, take_by=take_by).measure().record
     assert record["valid"] and record["threads"] == 2 and record["lines"] == lines
     assert record["take_by"] == take_by
@@ -272,12 +267,12 @@ def test_two_workers_take_turns(lines: int, take_by: str) -> None:
         (ping_pong, {"take_by": "swap", "lines": 2}, "swap needs one line"),
     ],
 )
-def test_wrong_cases_are_refused(build: Any, options: dict[str, Any], problem: str) -> None:
+def test_wrong_cases_are_refused(build, options, problem):
     with refused(problem):
         build(**options)
 
 
-def test_numa_cases_are_of_every_pair_of_nodes() -> None:
+def test_numa_cases_are_of_every_pair_of_nodes():
     nodes = [
         {"node": 0, "cpus": "0-3", "memory_B": 2**34},
         {"node": 1, "cpus": "4-7", "memory_B": 2**34},
@@ -299,7 +294,7 @@ def test_numa_cases_are_of_every_pair_of_nodes() -> None:
         latency.numa_cases(nodes, [12])
 
 
-def test_the_structure_has_as_many_lines_in_pages_as_side_by_side() -> None:
+def test_the_structure_has_as_many_lines_in_pages_as_side_by_side():
     cases = latency.structure_cases(2**25, 64, 2**34, budget_s=0.01)
     by_order: dict[str, list[Case]] = {}
     for case in cases:
@@ -338,9 +333,7 @@ def test_the_structure_has_as_many_lines_in_pages_as_side_by_side() -> None:
         ("--sizes 1KiB:1B:3", "must ascend"),
     ],
 )
-def test_wrong_words_are_refused(
-    words: str, problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_words_are_refused(words, problem, capsys):
     assert problem in refused_words(capsys, "latency", *words.split())
 
 
@@ -355,18 +348,14 @@ def test_wrong_words_are_refused(
         ("-k chase --sizes 8KiB --order pairs,pairs-across --distance 8,64", 4),
     ],
 )
-def test_the_verb_prints_a_row_for_each_case(
-    words: str, rows: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_verb_prints_a_row_for_each_case(words, rows, capsys, monkeypatch):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     out, _ = output_of(capsys, "latency", *words.split())
     found = [row for row in out.splitlines() if re.match(r"( *\d+ )?\d+ +\S", row)]
     assert len(found) == rows
 
 
-def test_structure_of_this_machine(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_structure_of_this_machine(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     path = tmp_path / "structure.parquet"
     out, _ = output_of(capsys, "latency", "structure", "--runs", "3", "-o", str(path))
@@ -377,9 +366,7 @@ def test_structure_of_this_machine(
     assert re.search(r"line +(not found|\d+ (Ki)?B)", again)
 
 
-def test_rows_are_printed_on_request(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_printed_on_request(capsys, monkeypatch):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     monkeypatch.setattr(verb, "_sizes", lambda _: [2**13, 2**14])
     found = {}
@@ -413,7 +400,7 @@ def levels(*changes: dict[str, Any], caches: bool = True) -> list[str]:
     return [" ".join(line.split()) for line in found]
 
 
-def test_chases_are_summarised_by_level() -> None:
+def test_chases_are_summarised_by_level():
     assert levels({}) == [
         "level sizes records ns ±% ns of its sizes",
         "L1 4 KiB to 32 KiB 4 1.13 1.2 1.12 to 1.15",
@@ -427,7 +414,7 @@ def test_chases_are_summarised_by_level() -> None:
     assert first == "chains 1" and second == "memory 1 MiB to 16 MiB 5 disturbed"
 
 
-def test_memory_is_beyond_the_caches_that_were_larger_at_another_time() -> None:
+def test_memory_is_beyond_the_caches_that_were_larger_at_another_time():
     ends = [("L1", 2**15), ("L3", 2**23)]
     sizes = (2**14, 2**15, 2**18, 2**23, 2**24)
     found = [level_in({"size_B": size_B}, ends) for size_B in sizes]
@@ -437,9 +424,7 @@ def test_memory_is_beyond_the_caches_that_were_larger_at_another_time() -> None:
     assert level_in({"size_B": 2**14}, []) == ""
 
 
-def test_numa_of_this_machine(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numa_of_this_machine(capsys, monkeypatch):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     code, out, _ = run(capsys, "latency", "numa", "--sizes", "64KiB")
     nodes = mk.describe()["environment"]["machine"]["numa_nodes"] or [None]
@@ -457,9 +442,7 @@ def test_numa_of_this_machine(
         ({"offset": 8}, "offset must be a multiple of 64 bytes"),
     ],
 )
-def test_workers_that_wait_for_each_other_refuse_to_be_scheduled(
-    options: dict[str, Any], problem: str
-) -> None:
+def test_workers_that_wait_for_each_other_refuse_to_be_scheduled(options, problem):
     with refused(problem):
         loaded(**options).prepare()
 
@@ -472,7 +455,7 @@ def test_workers_that_wait_for_each_other_refuse_to_be_scheduled(
         (200.0, 2, "of traffic, 2.00 times as long"),
     ],
 )
-def test_idle_and_loaded_latency_are_compared(most_ns: float, threads: int, end: str) -> None:
+def test_idle_and_loaded_latency_are_compared(most_ns, threads, end):
     sure = {"valid": True, "disturbed": False}
     alone = {"kernel": "latency.chase", "ns_per_access": 100.0, "threads": 1, **sure}
     beside = {"kernel": "latency.loaded", "ns_per_access": most_ns, "threads": threads, **sure}
@@ -486,7 +469,7 @@ def test_idle_and_loaded_latency_are_compared(most_ns: float, threads: int, end:
     assert loaded_sentence([beside]).endswith("no undisturbed record without traffic")
 
 
-def test_all_pairs_are_measured_in_both_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_pairs_are_measured_in_both_orders(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {3, 0, 1})
     assert verb._pairs() == ["0,1", "0,3", "1,0", "1,3", "3,0", "3,1"]
 
@@ -502,13 +485,7 @@ def test_all_pairs_are_measured_in_both_orders(monkeypatch: pytest.MonkeyPatch) 
         (64, "--runs 3", 1.0),
     ],
 )
-def test_many_pairs_have_less_time_each(
-    units: int,
-    words: str,
-    budget_s: float,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_pairs_have_less_time_each(units, words, budget_s, capsys, monkeypatch):
     every: list[Case] = []
 
     def measured(cases: Any, *_: Any, most_s: float, answers: Any) -> ResultSet:
@@ -523,7 +500,7 @@ def test_many_pairs_have_less_time_each(
     assert ("instead of 1 s" in error) == (units > 2 and "-" not in words.replace("--lines", ""))
 
 
-def test_the_matrix_of_cores_marks_disturbed_times() -> None:
+def test_the_matrix_of_cores_marks_disturbed_times():
     record = {"lines": 1, "take_by": "load", "valid": True, "oversubscribed": False}
     times = (("0,2", 50.0, False), ("2,1", 900.0, True), ("1,2", 60.0, False))
     records = [

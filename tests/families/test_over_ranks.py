@@ -44,7 +44,7 @@ def shared(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return once(tmp_path_factory, f"shared-{device}", start)
 
 
-def test_an_entry_of_each_kind_validates(shared: Any) -> None:
+def test_an_entry_of_each_kind_validates(shared):
     assert shared["some_entries=2"]["entries"] >= 20
     assert shared["some_entries=2"]["failed"] == []
 
@@ -62,7 +62,7 @@ def test_an_entry_of_each_kind_validates(shared: Any) -> None:
         ("oshmem", 4, 1),
     ],
 )
-def test_every_entry_validates(kind: str, ranks: int, threads: int, tmp_path: Path) -> None:
+def test_every_entry_validates(kind, ranks, threads, tmp_path):
     device, least = ("shmem", 102) if kind == "oshmem" else ("mpi", 288)
     variables = SHARED if kind == "openmpi" and ranks > 1 else {}
     words = f"every_entry={threads}"
@@ -72,7 +72,7 @@ def test_every_entry_validates(kind: str, ranks: int, threads: int, tmp_path: Pa
 
 
 @pytest.mark.parametrize("device", LAUNCHERS)
-def test_a_rank_that_stops_in_a_call_of_the_library_is_named(device: str, tmp_path: Path) -> None:
+def test_a_rank_that_stops_in_a_call_of_the_library_is_named(device, tmp_path):
     need_module(device)
     variables = {"MEMKERN_RANK_TIMEOUT_S": "2"}
     done = run(LAUNCHERS[device], 2, [PROGRAM, device, "stopped"], tmp_path, variables)
@@ -84,9 +84,7 @@ def test_a_rank_that_stops_in_a_call_of_the_library_is_named(device: str, tmp_pa
     "device, started, do",
     [("mpi", 0, "start MPI"), ("mpi", 1, "connect"), ("shmem", 1, "connect")],
 )
-def test_a_rank_that_leaves_before_others_meet_it_ends_all(
-    device: str, started: int, do: str, tmp_path: Path
-) -> None:
+def test_a_rank_that_leaves_before_others_meet_it_ends_all(device, started, do, tmp_path):
     need_module(device)
     variables = {"MEMKERN_COMM": device, "MEMKERN_RANK_TIMEOUT_S": "2"}
     words = [PROGRAM, device, f"leaving={started}"]
@@ -95,7 +93,7 @@ def test_a_rank_that_leaves_before_others_meet_it_ends_all(
     assert f"memkern: a rank has kept others waiting for 2 s to {do}: all" in done.stderr
 
 
-def test_a_lost_update_on_one_rank_is_caught(shared: Any) -> None:
+def test_a_lost_update_on_one_rank_is_caught(shared):
     assert shared["faults"]["missed"] == []
 
 
@@ -112,7 +110,7 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("device", LAUNCHERS)
-def test_targets_are_the_ranks_whose_words_change(device: str, two_ranks: dict[str, Any]) -> None:
+def test_targets_are_the_ranks_whose_words_change(device, two_ranks):
     found = two_ranks[device]["targets"]
     # The iterations that run here belong to the first rank's part of IDX.
     for name, (ranks, share) in found.items():
@@ -129,7 +127,7 @@ def test_targets_are_the_ranks_whose_words_change(device: str, two_ranks: dict[s
     assert found["stride1/ring"][1] == found["central/ring"][1] == 1.0
 
 
-def test_what_a_library_lacks_is_refused(two_ranks: dict[str, Any]) -> None:
+def test_what_a_library_lacks_is_refused(two_ranks):
     mpi, shmem = (two_ranks[device]["refusals"] for device in LAUNCHERS)
     for messages in (mpi, shmem):
         assert all(len(message.splitlines()) <= 1 for message in messages.values())
@@ -155,7 +153,7 @@ def test_what_a_library_lacks_is_refused(two_ranks: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("device", LAUNCHERS)
-def test_records_name_targets_and_library(device: str, two_ranks: dict[str, Any]) -> None:
+def test_records_name_targets_and_library(device, two_ranks):
     record = two_ranks[device]["record"]
     assert record["valid"]
     assert (record["device"], record["backend"], record["threads"]) == (device, device, 1)
@@ -175,9 +173,7 @@ def test_records_name_targets_and_library(device: str, two_ranks: dict[str, Any]
         pytest.param("shmem", "mpi", 2, marks=pytest.mark.release),
     ],
 )
-def test_a_rank_that_fails_anywhere_ends_all(
-    device: str, comm: str, ranks: int, tmp_path: Path
-) -> None:
+def test_a_rank_that_fails_anywhere_ends_all(device, comm, ranks, tmp_path):
     variables = {**SHARED, "MEMKERN_COMM": comm, "MEMKERN_RANK_TIMEOUT_S": "20"}
     found = started(PROGRAM, device, ranks, "failing=0", tmp_path, variables)
     calls = found["failing=0"]["calls"]
@@ -194,9 +190,7 @@ def test_a_rank_that_fails_anywhere_ends_all(
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("device, comm", [("mpi", "mpi"), ("shmem", "shmem")])
-def test_a_rank_that_dies_or_hangs_anywhere_ends_all(
-    device: str, comm: str, number: int, tmp_path: Path
-) -> None:
+def test_a_rank_that_dies_or_hangs_anywhere_ends_all(device, comm, number, tmp_path):
     need_module(device)
     # Long enough for ranks to start on a busy machine.
     variables = {**SHARED, "MEMKERN_COMM": comm, "MEMKERN_RANK_TIMEOUT_S": "5"}
@@ -215,7 +209,7 @@ def test_a_rank_that_dies_or_hangs_anywhere_ends_all(
         assert f"memkern: {NO_ANSWER.format(5)}" in errors
 
 
-def test_one_process_needs_no_launcher() -> None:
+def test_one_process_needs_no_launcher():
     done = alone([PROGRAM, "mpi", "record"], {"OMPI_ALLOW_RUN_AS_ROOT": "1"})
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)["record"]
@@ -223,7 +217,7 @@ def test_one_process_needs_no_launcher() -> None:
     assert (record["ranks"], record["remote_share"]) == (1, 0.0)
 
 
-def test_two_mpis_are_used_beside_each_other(tmp_path: Path) -> None:
+def test_two_mpis_are_used_beside_each_other(tmp_path):
     need_module("mpi")
     words = ["-m", "memkern", "amo", "--kernel", "rand,gather", "--iters", "64", "--device", "mpi"]
     done = run("mpich", 2, [*words, "--json"], tmp_path)
@@ -235,7 +229,7 @@ def test_two_mpis_are_used_beside_each_other(tmp_path: Path) -> None:
         assert record["valid"] and "MPICH" in record["comm_library"]
 
 
-def test_another_mpi_is_refused() -> None:
+def test_another_mpi_is_refused():
     module = SimpleNamespace(version=lambda: "Open MPI v4.1.4, package\n")
     mpi = SimpleNamespace(Get_library_version=lambda: "MPICH Version: 4.0.2\nconfigured")
     with refused(r"built for Open MPI v4.1.4, but mpi4py uses MPICH Version: 4.0.2: start it"):
@@ -263,7 +257,7 @@ def test_another_mpi_is_refused() -> None:
         ({"contexts": "mine"}, "contexts 'mine'"),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
+def test_wrong_options_are_refused(options, match):
     with refused(match):
         mk.amo(**{"pattern": "rand", "device": "mpi", "iters": 8, **options})
 
@@ -279,9 +273,7 @@ def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
         ("shmem", {"pattern": "gather"}, "OpenSHMEM completes an operation that returns a value"),
     ],
 )
-def test_batches_of_what_is_completed_one_by_one_are_refused(
-    device: str, options: dict[str, Any], why: str
-) -> None:
+def test_batches_of_what_is_completed_one_by_one_are_refused(device, options, why):
     options = {"pattern": "rand", "device": device, "iters": 8, **options}
     with refused(f"flush_every has no effect on amo.{options['pattern']}, since {why}"):
         mk.amo(**options, flush_every=2)
@@ -290,7 +282,7 @@ def test_batches_of_what_is_completed_one_by_one_are_refused(
         mk.amo(**options).with_(flush_every=2)
 
 
-def test_batches_are_for_the_cases_that_have_them() -> None:
+def test_batches_are_for_the_cases_that_have_them():
     need_module("mpi")
     words = "amo --primitive add,cas --iters 16 --device mpi --flush-every 1,4 --runs 1 --json -q"
     done = alone(["-m", "memkern", *words.split()], {"OMPI_ALLOW_RUN_AS_ROOT": "1"})
@@ -311,7 +303,7 @@ BATCHES = {(pattern, "add") for pattern in kernels.PATTERNS if pattern != "ptrch
 
 @pytest.mark.usefixtures("three_ranks")
 @pytest.mark.parametrize("value", ["4", "1,4"])
-def test_batches_of_no_case_are_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_batches_of_no_case_are_refused(value, capsys):
     words = "amo --kernel ptrchase,rand --primitive cas --iters 8 --device mpi --flush-every"
     assert refused_words(capsys, *words.split(), value).endswith(
         "--flush-every has no effect on amo.ptrchase, amo.rand, since each step of a chase depends "
@@ -320,7 +312,7 @@ def test_batches_of_no_case_are_refused(value: str, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.usefixtures("three_ranks")
-def test_updates_are_completed_together() -> None:
+def test_updates_are_completed_together():
     for pattern, device, returns in [
         ("rand", "mpi", "used"), ("gather", "mpi", "unused"), ("rand", "shmem", "unused"),
     ]:  # fmt: skip
@@ -331,7 +323,7 @@ def test_updates_are_completed_together() -> None:
 @pytest.mark.parametrize(
     "share, wanted", [(0.0, 0), (0.1, 1), (0.25, 2), (0.5, 5), (0.95, 10), (1.0, 10)]
 )
-def test_each_worker_has_the_same_share_of_remote_indices(share: float, wanted: int) -> None:
+def test_each_worker_has_the_same_share_of_remote_indices(share, wanted):
     layout = Layout(4, 2, 10, 80, 1, "share", share)
     found = over_ranks.targeted_ranks(layout, np.random.default_rng(0))[:-1].reshape(8, 10)
     own = np.arange(8)[:, None] // 2
@@ -339,7 +331,7 @@ def test_each_worker_has_the_same_share_of_remote_indices(share: float, wanted: 
     assert set(found.ravel()) == {0, 1, 2, 3}
 
 
-def test_a_single_rank_has_local_targets_only() -> None:
+def test_a_single_rank_has_local_targets_only():
     for targets in over_ranks.TARGETS:
         layout = Layout(1, 2, 10, 80, 1, targets, 0.5)
         assert not over_ranks.targeted_ranks(layout, np.random.default_rng(0)).any()
@@ -364,9 +356,7 @@ def test_a_single_rank_has_local_targets_only() -> None:
         ("gather", "ring", 1.0),
     ],
 )
-def test_the_share_of_remote_operations_is_counted(
-    pattern: str, targets: str, share: float
-) -> None:
+def test_the_share_of_remote_operations_is_counted(pattern, targets, share):
     case = mk.amo(pattern, device="mpi", targets=targets, iters=2000, threads=2)
     assert case.columns["targets"] == targets
     assert case.columns["remote_share"] == pytest.approx(share, abs=0.0 if share == 1.0 else 0.02)
@@ -384,9 +374,7 @@ def test_the_share_of_remote_operations_is_counted(
         ("scatter", "random", 2 / 27),
     ],
 )
-def test_the_share_of_operations_on_the_same_node_is_counted(
-    pattern: str, targets: str, share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_share_of_operations_on_the_same_node_is_counted(pattern, targets, share, monkeypatch):
     found = Description("a library", 0, (0, 0, 2), True)
     monkeypatch.setattr(kernels, "description", lambda *_: found)
     case = mk.amo(pattern, device="mpi", targets=targets, iters=2000, threads=2)
@@ -395,7 +383,7 @@ def test_the_share_of_operations_on_the_same_node_is_counted(
 
 
 @pytest.mark.usefixtures("three_ranks")
-def test_words_and_iterations_are_those_of_all_ranks() -> None:
+def test_words_and_iterations_are_those_of_all_ranks():
     case = mk.amo("rand", device="shmem", iters=10, threads=2, words=100)
     assert (case.iterations, case.integers["words"], case.integers["workers"]) == (60, 300, 6)
     assert (case.columns["words"], case.knobs.threads) == (100, 2)
@@ -407,7 +395,7 @@ def test_words_and_iterations_are_those_of_all_ranks() -> None:
     assert checks.hit_words(one).max() == 3
 
 
-def test_a_chase_stays_where_its_targets_are() -> None:
+def test_a_chase_stays_where_its_targets_are():
     ring = index.drawn_over_ranks("ptrchase", Layout(3, 2, 10, 20, 1, "ring"), 0)[:-1]
     assert (ring.reshape(3, 20) // 20 == [[0], [1], [2]]).all()
     assert sorted(ring) == list(range(60))
@@ -417,7 +405,7 @@ def test_a_chase_stays_where_its_targets_are() -> None:
 
 
 @pytest.mark.usefixtures("three_ranks")
-def test_what_tells_cases_apart_is_part_of_their_identity() -> None:
+def test_what_tells_cases_apart_is_part_of_their_identity():
     def identity(**options: Any) -> str:
         return mk.amo("rand", device="mpi", iters=8, **options).identity()
 

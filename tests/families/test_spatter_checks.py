@@ -28,7 +28,7 @@ LONG = 70_000  # more than a block of the checks
     ids=["dense", "backwards", "far apart", "one", "sparse", "blocks"],
 )
 @pytest.mark.parametrize("partial", [False, True])
-def test_distinct_lines(index: np.ndarray, delta: int, count: int, partial: bool) -> None:
+def test_distinct_lines(index, delta, count, partial):
     case = mk.scatter(index, delta=delta, count=count)
     side = sides.scatter_side(case)
     assert side is not None
@@ -41,7 +41,7 @@ def test_distinct_lines(index: np.ndarray, delta: int, count: int, partial: bool
 
 @pytest.mark.parametrize("salt", [0, 12345, 2**32 - 1])
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2 * 2**16 + 7,), (2, 2**16)])
-def test_fill_values_are_those_of_the_formula(salt: int, shape: tuple[int, ...]) -> None:
+def test_fill_values_are_those_of_the_formula(salt, shape):
     at = RNG.integers(0, 2**40, shape)
     found = fill_values(at, {"salt": salt})
     expected = [((int(n) * 2654435761 + salt) % 2**32) >> 9 for n in np.ravel(at)]
@@ -54,9 +54,7 @@ def scatter(**changes: Any) -> Case:
 
 @pytest.mark.parametrize("delta", [3, -5, 0, [1, 7], [4, -4], [2**20]])
 @pytest.mark.parametrize("block", [64, 2**16])
-def test_all_accesses_to_some_places_are_found(
-    delta: Any, block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_accesses_to_some_places_are_found(delta, block, monkeypatch):
     for module in (checks, sides):
         monkeypatch.setattr(module, "BLOCK", block)
     case = scatter(delta=delta)
@@ -82,7 +80,7 @@ def test_all_accesses_to_some_places_are_found(
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("kind", ["random", "permutation", "few distinct"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_long_patterns_are_checked(kernel: str, count: int, kind: str, threads: int) -> None:
+def test_long_patterns_are_checked(kernel, count, kind, threads):
     index = {
         "random": lambda: RNG.integers(0, LONG, LONG),
         "permutation": lambda: RNG.permutation(LONG),
@@ -106,7 +104,7 @@ def test_long_patterns_are_checked(kernel: str, count: int, kind: str, threads: 
     assert checked(case, native).valid
 
 
-def test_lines_are_counted_once_for_all_variants(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_counted_once_for_all_variants(monkeypatch):
     counted = []
     lines = sides._lines
 

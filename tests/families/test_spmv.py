@@ -14,7 +14,6 @@ import memkern as mk
 from memkern.errors import InputError
 from memkern.families.spmv import kernels as family
 from memkern.inputs import matrices
-from memkern.spec.case import Case
 
 pytestmark = pytest.mark.usefixtures("ceilings")
 
@@ -55,7 +54,7 @@ def products(draw: st.DrawFn) -> tuple[sp.csr_array, dict[str, Any]]:
 
 @settings(PROPERTY, max_examples=120)
 @given(products())
-def test_integers_are_multiplied_exactly(drawn: tuple[sp.csr_array, dict[str, Any]]) -> None:
+def test_integers_are_multiplied_exactly(drawn):
     a, options = drawn
     rows, columns = a.shape
     x, y = vector(columns, 1), vector(rows, 2)
@@ -73,7 +72,7 @@ def test_integers_are_multiplied_exactly(drawn: tuple[sp.csr_array, dict[str, An
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("shape", [(60, 60), (97, 31), (31, 97)])
-def test_real_numbers_agree_with_scipy(form: str, dtype: str, shape: tuple[int, int]) -> None:
+def test_real_numbers_agree_with_scipy(form, dtype, shape):
     rng = np.random.default_rng(5)
     a = sp.random_array(shape, density=0.2, format="csr", random_state=rng, data_sampler=rng.normal)
     x, y = rng.normal(size=shape[1]), rng.normal(size=shape[0])
@@ -95,7 +94,7 @@ def test_real_numbers_agree_with_scipy(form: str, dtype: str, shape: tuple[int, 
         lambda a: sp.csr_array((a.data, a.indices.astype(np.int64), a.indptr), shape=a.shape),
     ],
 )
-def test_matrices_of_every_kind_are_accepted(given: Any) -> None:
+def test_matrices_of_every_kind_are_accepted(given):
     a = uneven(30, 20)
     x = vector(20)
     for form in FORMATS:
@@ -103,7 +102,7 @@ def test_matrices_of_every_kind_are_accepted(given: Any) -> None:
         np.testing.assert_array_equal(got, a @ x)
 
 
-def test_a_matrix_without_nonzeros_has_a_product_but_no_arrays() -> None:
+def test_a_matrix_without_nonzeros_has_a_product_but_no_arrays():
     for a in (sp.csr_array((4, 3)), np.zeros((4, 3))):
         for form in FORMATS:
             assert mk.spmv.multiply(a, np.ones(3), dtype="float32").dtype == np.float32
@@ -127,19 +126,19 @@ def test_a_matrix_without_nonzeros_has_a_product_but_no_arrays() -> None:
 
 
 @pytest.mark.parametrize("a", [sp.csr_array((0, 3)), sp.csr_array((3, 0)), np.zeros((0, 0))])
-def test_no_rows_or_no_columns_are_refused(a: Any) -> None:
+def test_no_rows_or_no_columns_are_refused(a):
     with pytest.raises(InputError, match=r"rows and columns, not (of |the )shape"):
         mk.spmv.multiply(a, np.ones(a.shape[1]))
 
 
-def test_stored_zeros_count_as_nonzeros() -> None:
+def test_stored_zeros_count_as_nonzeros():
     a = sp.csr_array(([0.0, 2.0], [0, 1], [0, 1, 2]), shape=(2, 2))
     assert mk.spmv.case(a).integers["nonzeros"] == 2
     got = mk.spmv.multiply(a, [np.inf, 1.0], format="crs", **scalar())
     assert np.isnan(got[0]) and got[1] == 2
 
 
-def test_vectors_of_other_types_are_converted() -> None:
+def test_vectors_of_other_types_are_converted():
     a = uneven(20, 20)
     for x in (np.arange(20), np.arange(20, dtype=np.uint8), np.arange(20) > 7, range(20)):
         np.testing.assert_array_equal(mk.spmv.multiply(a, x), a @ np.asarray(x, dtype=float))
@@ -147,7 +146,7 @@ def test_vectors_of_other_types_are_converted() -> None:
     np.testing.assert_array_equal(mk.spmv.multiply(a, strided), a @ strided)
 
 
-def test_a_product_owns_its_matrix() -> None:
+def test_a_product_owns_its_matrix():
     a = uneven(20, 20)
     wanted = a @ np.ones(20)
     product = mk.spmv.convert(a, **scalar())
@@ -206,7 +205,7 @@ def rebuilt(product: Any, permutation: np.ndarray | None = None) -> np.ndarray:
         {"C": 128, "sigma": 128, "move_columns": True, "threads": 2, "balance": "nnz"},
     ],
 )
-def test_the_arrays_are_the_matrix(options: dict[str, Any], rcm: bool) -> None:
+def test_the_arrays_are_the_matrix(options, rcm):
     a = uneven(53, 53)
     permutation = matrices.reorder(a, "rcm")[1] if rcm else None
     product = mk.spmv.convert(a, rcm=rcm, **scalar(**options))
@@ -247,13 +246,13 @@ WIDE = whole(20, 15, 3)
         ({"mve": 2}, "'spmv.sell' has no option 'mve'"),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
+def test_wrong_options_are_refused(options, match):
     with refused(match):
         mk.spmv.convert(SQUARE, **options)
 
 
 @pytest.mark.parametrize("options", [{"move_columns": True}, {"rcm": True}])
-def test_only_square_matrices_are_reordered(options: dict[str, Any]) -> None:
+def test_only_square_matrices_are_reordered(options):
     with pytest.raises(InputError, match="square"):
         mk.spmv.convert(WIDE, **options)
 
@@ -266,7 +265,7 @@ def test_only_square_matrices_are_reordered(options: dict[str, Any]) -> None:
         ("nothing", "a matrix is one of"),
     ],
 )
-def test_what_is_no_matrix_is_refused(a: Any, match: str) -> None:
+def test_what_is_no_matrix_is_refused(a, match):
     for use in (mk.spmv.case, mk.spmv.convert, mk.spmv.measure):
         with refused(match):
             use(a)
@@ -285,7 +284,7 @@ def test_what_is_no_matrix_is_refused(a: Any, match: str) -> None:
         (np.ones(20), np.ones(20) * 1j, "y must hold real numbers"),
     ],
 )
-def test_wrong_vectors_are_refused(x: Any, y: Any, match: str) -> None:
+def test_wrong_vectors_are_refused(x, y, match):
     for a in (SQUARE, np.zeros((20, 20))):
         with refused(match):
             mk.spmv.multiply(a, x, y)
@@ -310,7 +309,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_check_finds_wrong_results(case: Case) -> None:
+def test_the_check_finds_wrong_results(case):
     native: Any = case.prepare().native
     good = checked(case, native)
     assert good.valid
@@ -327,7 +326,7 @@ def test_the_check_finds_wrong_results(case: Case) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_the_check_finds_another_matrix(form: str) -> None:
+def test_the_check_finds_another_matrix(form):
     a = uneven(60, 60)
     value, column, moved = a.copy(), a.copy(), a.copy()
     value.data[value.nnz // 2] += 1
@@ -340,7 +339,7 @@ def test_the_check_finds_another_matrix(form: str) -> None:
         assert not checked(case, native).valid
 
 
-def test_the_check_finds_an_order_that_misses_rows() -> None:
+def test_the_check_finds_an_order_that_misses_rows():
     case = mk.spmv.case(uneven(60, 60), C=4, sigma=16, **scalar())
     native: Any = case.prepare().native
     order = native.copy_out("order")
@@ -354,7 +353,7 @@ def test_the_check_finds_an_order_that_misses_rows() -> None:
     assert not checked(case, Changed(native, copy_out=lambda name: order)).valid
 
 
-def test_many_rows_are_checked_by_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_are_checked_by_samples(monkeypatch):
     monkeypatch.setattr("memkern.shared.checking.WHOLE", 100)
     monkeypatch.setattr(family, "_WHOLE_ROWS", 100)
     a = whole(20_000, 500, 3)
@@ -367,7 +366,7 @@ def test_many_rows_are_checked_by_samples(monkeypatch: pytest.MonkeyPatch) -> No
         assert not checked(case, Changed(native, run=lambda k: 0.0)).valid
 
 
-def test_growing_values_stay_finite() -> None:
+def test_growing_values_stay_finite():
     case = mk.spmv.case(uneven(60, 60), **scalar(dtype="float32"))
     native: Any = case.prepare().native
     native.fill(outputs=True)
@@ -377,7 +376,7 @@ def test_growing_values_stay_finite() -> None:
 
 
 @pytest.mark.parametrize("value, dtype", [(1e308, "float64"), (1e35, "float32")])
-def test_products_that_overflow_are_refused(value: float, dtype: str) -> None:
+def test_products_that_overflow_are_refused(value, dtype):
     a = uneven(60, 60)
     a.data[7] = value
     with refused(f"the matrix matrix are so large that its products overflow {dtype}"):

@@ -1,7 +1,6 @@
 """Bytes of sparse products, and the model of traffic per nonzero."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,9 +44,7 @@ def touched(a: sp.csr_array, form: str, chunk: int, add: bool, sizes: dict[str, 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("accumulate", [True, False])
 @pytest.mark.parametrize("dtype, index_dtype", [("float64", "int32"), ("float32", "int64")])
-def test_bytes_are_those_of_the_elements_touched(
-    form: str, accumulate: bool, dtype: str, index_dtype: str
-) -> None:
+def test_bytes_are_those_of_the_elements_touched(form, accumulate, dtype, index_dtype):
     dense = np.tri(7, 5) + np.eye(7, 5, 2)
     dense[:, 0] = 1
     a = sp.csr_array(dense)
@@ -63,7 +60,7 @@ def test_bytes_are_those_of_the_elements_touched(
     assert case.traffic.write * case.iterations == pytest.approx(written)
 
 
-def test_the_papers_bytes_per_nonzero() -> None:
+def test_the_papers_bytes_per_nonzero():
     # HPCG's inner rows: 27 nonzeros with a value and an index each; y twice and a pointer per row.
     n = 10**6
     model = SpmvModel(rows=n, columns=n, nonzeros=27 * n)
@@ -80,7 +77,7 @@ def test_the_papers_bytes_per_nonzero() -> None:
     assert SpmvModel(n, n, 27 * n).roofline_GFLOPs(100) == pytest.approx(200 / (12 + 28 / 27))
 
 
-def test_the_models_options() -> None:
+def test_the_models_options():
     base = SpmvModel(rows=100, columns=50, nonzeros=1000)
     write = dataclasses.replace(base, accumulate=False)
     assert write.row_B == 8 + 8 + 4
@@ -100,9 +97,7 @@ def test_the_models_options() -> None:
     bandwidth=st.floats(1, 1000),
     accumulate=st.booleans(),
 )
-def test_the_implied_alpha_is_the_models_inverse(
-    alpha: float, beta: float, bandwidth: float, accumulate: bool
-) -> None:
+def test_the_implied_alpha_is_the_models_inverse(alpha, beta, bandwidth, accumulate):
     model = SpmvModel(1000, 900, 7000, beta=beta, accumulate=accumulate)
     time_s = model.bytes_B(alpha) / bandwidth / 1e9
     assert model.implied_alpha(time_s, bandwidth) == pytest.approx(alpha, abs=1e-9)
@@ -111,14 +106,14 @@ def test_the_implied_alpha_is_the_models_inverse(
 @pytest.mark.parametrize(
     "wrong", [{"rows": 0}, {"columns": 0}, {"nonzeros": 0}, {"beta": 0}, {"beta": 1.5}]
 )
-def test_a_model_of_nothing_is_refused(wrong: dict[str, Any]) -> None:
+def test_a_model_of_nothing_is_refused(wrong):
     with pytest.raises(InputError, match="at least 1 and beta in"):
         SpmvModel(**{"rows": 1, "columns": 1, "nonzeros": 1, **wrong})
 
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("accumulate", [True, False])
-def test_model_and_bytes_agree(form: str, accumulate: bool) -> None:
+def test_model_and_bytes_agree(form, accumulate):
     a = uneven(60, 60)
     case = mk.spmv.case(a, form, accumulate=accumulate)
     model = family.model_of(case, 1.0)

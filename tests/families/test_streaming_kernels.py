@@ -1,7 +1,6 @@
 """Kernels over streams and meshes: their checks, wrong options, rotation, integers and shapes."""
 
 import platform
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ CLOCK_KNOWN = pytest.mark.skipif(
 
 @pytest.mark.parametrize("elements", [3000, 2**20 + 50_001])
 @pytest.mark.parametrize("kernel", [*STREAMING, *INDEXED])
-def test_corrupted_streams_are_caught(kernel: str, elements: int) -> None:
+def test_corrupted_streams_are_caught(kernel, elements):
     case = built(kernel, elements=elements, threads=2, variant="scalar")
     native = case.prepare().native
     for role in case.spec.arrays:
@@ -40,7 +39,7 @@ def test_corrupted_streams_are_caught(kernel: str, elements: int) -> None:
     assert checked(case, native).valid
 
 
-def test_a_reduction_that_leaves_a_worker_out_is_caught() -> None:
+def test_a_reduction_that_leaves_a_worker_out_is_caught():
     case = mk.loops("sum", 2**20 + 50_001, threads=2)
     native = case.prepare().native
     half = Changed(native, run=lambda k: native.run_range(0, case.iterations // 2))
@@ -49,7 +48,7 @@ def test_a_reduction_that_leaves_a_worker_out_is_caught() -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("kernel", ["loops.sum", "bs.bs3", "bs.bs4"])
-def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
+def test_sums_are_accurate_and_reproducible(kernel, dtype):
     case = built(kernel, elements=3_000_000, dtype=dtype, threads=2, variant="auto")
     sums = [float(case.apply()[streaming.RESULT][0]) for _ in range(3)]
     assert len(set(sums)) == 1
@@ -64,7 +63,7 @@ def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("alpha", [0.0, 1e9, -1e9, 1e-300])
-def test_results_of_extreme_scalars_are_valid(alpha: float, dtype: str, tmp_path: Path) -> None:
+def test_results_of_extreme_scalars_are_valid(alpha, dtype, tmp_path):
     path = tmp_path / "x.json"
     cases = [
         mk.case(name, elements=100, alpha=alpha, dtype=dtype, threads=1, runs=2, variant="scalar")
@@ -107,7 +106,7 @@ def test_results_of_extreme_scalars_are_valid(alpha: float, dtype: str, tmp_path
         ({"kernel": "loops.sum", "elements": 9, "variant": "nt"}, "nt"),
     ],
 )
-def test_wrong_streams_are_refused(arguments: dict[str, Any], match: str) -> None:
+def test_wrong_streams_are_refused(arguments, match):
     with pytest.raises(InputError, match=match):
         mk.case(**arguments).prepare().run(1)
 
@@ -115,7 +114,7 @@ def test_wrong_streams_are_refused(arguments: dict[str, Any], match: str) -> Non
 @pytest.mark.parametrize("pattern", ["permutation", "hot:0.5:0.01"])
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("kernel", ["raider.scatter_triad", "raider.sg_copy"])
-def test_scatters_are_checked_by_every_writer(kernel: str, threads: int, pattern: str) -> None:
+def test_scatters_are_checked_by_every_writer(kernel, threads, pattern):
     how = {"threads": threads, "pattern": pattern, "variant": "scalar"}
     case = built(kernel, elements=2**20 + 1001, **how)
     native = case.prepare().native
@@ -129,7 +128,7 @@ def test_scatters_are_checked_by_every_writer(kernel: str, threads: int, pattern
 # The largest mesh has more than a million local nodes, of which the check reads a sample.
 @pytest.mark.parametrize("number", [6, 7, 8])
 @pytest.mark.parametrize(("elements", "masked"), [(3, "none"), (3, "boundary"), (17, "boundary")])
-def test_corrupted_meshes_are_caught(number: int, masked: str, elements: int) -> None:
+def test_corrupted_meshes_are_caught(number, masked, elements):
     how = {"masked": masked, "threads": 2, "variant": "scalar"}
     case = mk.bs(number, elements=elements, degree=5, **how)
     native = case.prepare().native
@@ -140,7 +139,7 @@ def test_corrupted_meshes_are_caught(number: int, masked: str, elements: int) ->
     assert checked(case, native).valid
 
 
-def test_growing_values_are_sampled_from_steady_inputs() -> None:
+def test_growing_values_are_sampled_from_steady_inputs():
     measured = mk.bs(8, elements=4, degree=3, runs=40, threads=2).measure()
     assert measured.valid
     assert measured.record["invocations"] == 50
@@ -172,14 +171,14 @@ def test_growing_values_are_sampled_from_steady_inputs() -> None:
         ({"kernel": "loops.matvec", "rows": 2**39, "columns": 2**39}, "rows times columns"),
     ],
 )
-def test_wrong_shapes_are_refused(arguments: dict[str, Any], match: str) -> None:
+def test_wrong_shapes_are_refused(arguments, match):
     with pytest.raises(InputError, match=match):
         mk.case(**arguments).prepare()
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
 @pytest.mark.parametrize("kernel", ["stream.triad", "raider.gather_triad"])
-def test_integers_are_computed_modulo_their_range(kernel: str, dtype: str) -> None:
+def test_integers_are_computed_modulo_their_range(kernel, dtype):
     variants = {
         variant for name, variant, _, of, *_ in _memkern.entries() if (name, of) == (kernel, dtype)
     }
@@ -196,7 +195,7 @@ def test_integers_are_computed_modulo_their_range(kernel: str, dtype: str) -> No
     assert checked(rotation, rotation.prepare().native, 40).valid
 
 
-def test_the_rotation_is_what_stream_runs() -> None:
+def test_the_rotation_is_what_stream_runs():
     case = mk.stream(elements=5000, threads=2)
     arrays = {"a": np.full(5000, 2.0), "b": np.full(5000, 2.0), "c": np.zeros(5000)}
     after = case.apply(**arrays)
@@ -224,14 +223,14 @@ def test_the_rotation_is_what_stream_runs() -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 200])
-def test_a_rotation_of_any_number_of_runs_is_valid(runs: int) -> None:
+def test_a_rotation_of_any_number_of_runs_is_valid(runs):
     assert mk.stream(elements=2000, runs=runs).measure().valid
     narrow = mk.stream(elements=2000, runs=min(runs, 10), dtype="float32")
     assert narrow.measure().valid
 
 
 @CLOCK_KNOWN
-def test_cycles_come_from_the_measured_clock() -> None:
+def test_cycles_come_from_the_measured_clock():
     record = mk.loops("copy", 4000, threads=1, variant="simd", runs=5).measure().record
     assert 0.1 < record["clock_GHz"] < 10
     lanes = {"avx512": 8, "avx2": 4}.get(record["isa"], 2)
@@ -240,7 +239,7 @@ def test_cycles_come_from_the_measured_clock() -> None:
 
 
 @CLOCK_KNOWN
-def test_no_more_flops_than_accumulators_allow() -> None:
+def test_no_more_flops_than_accumulators_allow():
     # If accumulators were merged into one, the rate would exceed the hardware's.
     rates = {
         unroll: mk.loops("peakflops", 10**6, threads=1, unroll=unroll, variant="simd", budget_s=0.2)
@@ -251,7 +250,7 @@ def test_no_more_flops_than_accumulators_allow() -> None:
     assert all(rate >= 0.2 for rate in rates.values()), rates
 
 
-def test_rows_of_the_stencil_fit_their_cache() -> None:
+def test_rows_of_the_stencil_fit_their_cache():
     caches = {"L1": 2**15, "L2": 2**20, "L3": 2**25}
     columns = {where: rows_held(where, caches) for where in (*caches, "memory")}
     for where, size in caches.items():
@@ -291,8 +290,8 @@ def made_up_caches(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 )  # fmt: skip
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_layer_condition_chooses_the_size_and_caches_decide(
-    where: str, conditions: list[str], threads: int, made_up_caches: list[dict[str, Any]]
-) -> None:
+    where, conditions, threads, made_up_caches
+):
     case = mk.loops("stencil", elements=2**20, layer_condition=where, threads=threads)
     rows, columns = case.integers["rows"], case.integers["columns"]
     assert 0.9 * 2**20 < rows * columns <= 2**20
@@ -310,7 +309,7 @@ def test_the_layer_condition_chooses_the_size_and_caches_decide(
 
 
 @pytest.mark.usefixtures("made_up_caches")
-def test_a_layer_condition_is_given_instead_of_rows_and_columns() -> None:
+def test_a_layer_condition_is_given_instead_of_rows_and_columns():
     with pytest.raises(InputError, match="layer_condition chooses rows and columns"):
         mk.loops("stencil", rows=12, columns=30, layer_condition="L1")
     with pytest.raises(InputError, match="L4"):
@@ -318,7 +317,7 @@ def test_a_layer_condition_is_given_instead_of_rows_and_columns() -> None:
 
 
 @pytest.mark.parametrize("masked", ["none", "boundary"])
-def test_the_numbering_of_nodes_changes_no_sums(masked: str) -> None:
+def test_the_numbering_of_nodes_changes_no_sums(masked):
     results = []
     for numbering in ("elements", "lexicographic"):
         case = mk.bs(6, elements=3, degree=3, masked=masked, numbering=numbering)
@@ -329,7 +328,7 @@ def test_the_numbering_of_nodes_changes_no_sums(masked: str) -> None:
     np.testing.assert_array_equal(*results)
 
 
-def test_meshes_are_prefetched_by_default() -> None:
+def test_meshes_are_prefetched_by_default():
     assert [mk.bs(n, elements=2).knobs.prefetch for n in (6, 7, 8)] == [1024, 256, 1024]
     assert mk.bs(6, elements=2, prefetch=0).knobs.prefetch == 0
     assert [mk.bs(n, elements=2).stop.invocations for n in (1, 6, 8)] == [20, 20, 50]

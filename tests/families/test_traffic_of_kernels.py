@@ -36,7 +36,7 @@ def only_writes(case: Case) -> bool:
 
 
 @pytest.mark.parametrize("kernel", SAMPLES)
-def test_write_allocates_follow_one_rule(kernel: str) -> None:
+def test_write_allocates_follow_one_rule(kernel):
     variants = {v for n, v, *_ in _memkern.entries() if n == kernel} | {"scalar"}
     changes = [{"variant": v, "device": "cpu"} for v in variants]
     changes += [{"variant": v, "device": "cuda:0", **CPU_DEFAULTS} for v in GPU_VARIANTS]
@@ -74,9 +74,7 @@ def brute_force_traffic(case: Case) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("dtype, index_dtype", [("float64", "int64"), ("float32", "int32")])
 @pytest.mark.parametrize("kernel", spatter.KERNELS)
-def test_traffic_counts_what_the_definition_moves(
-    kernel: str, dtype: str, index_dtype: str
-) -> None:
+def test_traffic_counts_what_the_definition_moves(kernel, dtype, index_dtype):
     for case in SAMPLES[f"spatter.{kernel}"]:
         case = case.with_(dtype=dtype, index_dtype=index_dtype)
         read, written, index = brute_force_traffic(case)
@@ -89,7 +87,7 @@ def test_traffic_counts_what_the_definition_moves(
         assert case.traffic.view(index=True) == case.traffic.view() + case.traffic.index
 
 
-def test_model_counts_lines_once() -> None:
+def test_model_counts_lines_once():
     # 64 instances of 8 neighbours touch 64 lines: read once, or read and written back.
     gather = mk.gather("UNIFORM:8:1:NR", count=64)
     scatter = mk.scatter("UNIFORM:8:1:NR", count=64)
@@ -103,7 +101,7 @@ def test_model_counts_lines_once() -> None:
     assert still.bytes_model_B == 8 * 64
 
 
-def test_lines_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_those_of_the_system(monkeypatch):
     # The line of an A64FX.
     monkeypatch.setattr(caches, "line_B", lambda: 256)
     wide = mk.gather("UNIFORM:8:32:NR", count=64)
@@ -139,7 +137,7 @@ def crossed(case: mk.Case) -> list[tuple[float, float]]:
     return [(n * moved[level].load_B, n * moved[level].store_B) for level in LEVELS]
 
 
-def test_every_level_has_its_own_traffic() -> None:
+def test_every_level_has_its_own_traffic():
     # In front of L1 elements, indices and the dense buffer are transferred, elsewhere the lines of
     # the sparse side: 64 bytes per element.
     n = 100 * 8
@@ -163,7 +161,7 @@ def test_every_level_has_its_own_traffic() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["bs.bs6", "bs.bs7", "bs.bs8"])
-def test_values_of_shared_nodes_cross_the_first_boundary_more_often(kernel: str) -> None:
+def test_values_of_shared_nodes_cross_the_first_boundary_more_often(kernel):
     case = mk.bs(int(kernel[-1]), elements=3, variant="scalar", index_dtype="int32")
     n = case.integers
     # Offsets and nodes in two arrays, or the global node of each local node.
@@ -180,7 +178,7 @@ def test_values_of_shared_nodes_cross_the_first_boundary_more_often(kernel: str)
 
 
 @pytest.mark.parametrize("kernel", ["spatter.gather", "raider.scatter_add", "bs.bs6"])
-def test_the_record_of_an_irregular_kernel_has_the_traffic_of_each_level(kernel: str) -> None:
+def test_the_record_of_an_irregular_kernel_has_the_traffic_of_each_level(kernel):
     case = SAMPLES[kernel][0].with_(threads=1, variant="scalar")
     record = case.measure().record
     moved = case.transfers(LEVELS)
@@ -206,7 +204,7 @@ def sectors(places: Iterable[int], value_B: int, length: int) -> tuple[int, int]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_a_gpu_fills_sectors_that_masked_nodes_leave_in_part(dtype: str) -> None:
+def test_a_gpu_fills_sectors_that_masked_nodes_leave_in_part(dtype):
     plain = mk.bs(7, elements=3, degree=4, device="cuda:0", dtype=dtype)
     masked = mk.bs(7, elements=3, degree=4, device="cuda:0", dtype=dtype, masked="boundary")
     value_B = np.dtype(dtype).itemsize
@@ -220,7 +218,7 @@ def test_a_gpu_fills_sectors_that_masked_nodes_leave_in_part(dtype: str) -> None
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_a_gpu_transfers_sectors_and_fills_those_that_are_written_in_part(dtype: str) -> None:
+def test_a_gpu_transfers_sectors_and_fills_those_that_are_written_in_part(dtype):
     value_B = np.dtype(dtype).itemsize
     for pattern, delta, count in (
         ([0, 1, 2, 3, 4, 5, 6, 7], 8, 64),
@@ -248,7 +246,7 @@ def test_a_gpu_transfers_sectors_and_fills_those_that_are_written_in_part(dtype:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("columns", [3, 5, 10, 16, 34, 35])
-def test_a_gpu_fills_sectors_at_the_ends_of_rows_of_the_stencil(columns: int, dtype: str) -> None:
+def test_a_gpu_fills_sectors_at_the_ends_of_rows_of_the_stencil(columns, dtype):
     case = mk.loops("stencil", rows=9, columns=columns, dtype=dtype, device="cuda:0")
     value_B = np.dtype(dtype).itemsize
     inner = np.zeros((9, columns), dtype=bool)
@@ -262,7 +260,7 @@ def test_a_gpu_fills_sectors_at_the_ends_of_rows_of_the_stencil(columns: int, dt
 
 
 @pytest.mark.parametrize("kernel", [k for k in SAMPLES if not own(k, "BOUND", False)])
-def test_roles_say_what_a_kernel_writes(kernel: str) -> None:
+def test_roles_say_what_a_kernel_writes(kernel):
     case = with_threads(SAMPLES[kernel][1 % len(SAMPLES[kernel])], 1)
     arrays = inputs(case, 1)
     after = case.apply(**arrays)
@@ -272,7 +270,7 @@ def test_roles_say_what_a_kernel_writes(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", [*MAPS, "stream.rotation", *INDEXED])
-def test_roles_say_what_a_kernel_reads(kernel: str) -> None:
+def test_roles_say_what_a_kernel_reads(kernel):
     case = built(kernel, elements=50, threads=1)
     arrays = inputs(case, 1)
     after = case.apply(**arrays)
@@ -286,7 +284,7 @@ def test_roles_say_what_a_kernel_reads(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", PER_ELEMENT)
-def test_traffic_and_flops_are_those_of_the_papers(kernel: str) -> None:
+def test_traffic_and_flops_are_those_of_the_papers(kernel):
     spec = registry()[kernel]
     case = built(kernel, elements=64)
     assert (case.bytes_B, spec.counts.flops) == (
@@ -297,7 +295,7 @@ def test_traffic_and_flops_are_those_of_the_papers(kernel: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("kernel", MAPS)
-def test_streaming_traffic_follows_from_the_roles(kernel: str, dtype: str) -> None:
+def test_streaming_traffic_follows_from_the_roles(kernel, dtype):
     case = built(kernel, elements=10, dtype=dtype)
     size = np.dtype(dtype).itemsize
     roles = [r.role for r in case.spec.arrays if r.name != streaming.RESULT]
@@ -309,7 +307,7 @@ def test_streaming_traffic_follows_from_the_roles(kernel: str, dtype: str) -> No
 
 
 @pytest.mark.parametrize("kernel", INDEXED)
-def test_index_kernels_count_their_bytes(kernel: str) -> None:
+def test_index_kernels_count_their_bytes(kernel):
     case = built(kernel, elements=640, pattern="stride1")
     form, operation = kernel.removeprefix("raider.").partition("@")[0].split("_")
     words = {"copy": 2, "scale": 2, "add": 3, "triad": 3}[operation]
@@ -326,7 +324,7 @@ def test_index_kernels_count_their_bytes(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("number", [6, 7, 8])
-def test_mesh_kernels_count_the_papers_bytes(number: int) -> None:
+def test_mesh_kernels_count_the_papers_bytes(number):
     case = mk.bs(number, elements=3, degree=2)
     local, unique = 27 * 27, 7**3
     wanted = {

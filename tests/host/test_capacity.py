@@ -95,9 +95,7 @@ def large_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("walk_s", [0.0, 20e-9])
 @pytest.mark.parametrize("noise", [0.0, 0.03])
 @pytest.mark.parametrize("memory_s", [MEMORY_S, math.nan])
-def test_a_part_of_a_cache_is_found(
-    held_MiB: float, walk_s: float, noise: float, memory_s: float
-) -> None:
+def test_a_part_of_a_cache_is_found(held_MiB, walk_s, noise, memory_s):
     found_B = capacity.held_B(
         SIZES, times(SIZES, held_MiB * MIB, walk_s, noise), memory_s, REPORTED_B
     )
@@ -107,7 +105,7 @@ def test_a_part_of_a_cache_is_found(
 
 
 @pytest.mark.parametrize("held_MiB", [260, 300, 340])
-def test_a_whole_cache_has_the_size_of_the_system(held_MiB: float) -> None:
+def test_a_whole_cache_has_the_size_of_the_system(held_MiB):
     assert capacity.held_B(SIZES, times(SIZES, held_MiB * MIB), MEMORY_S, REPORTED_B) == REPORTED_B
 
 
@@ -121,13 +119,11 @@ def test_a_whole_cache_has_the_size_of_the_system(held_MiB: float) -> None:
     ],
 )
 @pytest.mark.parametrize("memory_s", [MEMORY_S, math.nan])
-def test_times_without_an_end_of_a_cache_show_nothing(
-    seconds: list[float], memory_s: float
-) -> None:
+def test_times_without_an_end_of_a_cache_show_nothing(seconds, memory_s):
     assert capacity.held_B(SIZES, seconds, memory_s, REPORTED_B) is None
 
 
-def test_a_cache_that_holds_all_sizes_is_not_mistaken_for_memory() -> None:
+def test_a_cache_that_holds_all_sizes_is_not_mistaken_for_memory():
     seconds = times(SIZES, 2**40)
     assert capacity.held_B(SIZES, seconds, MEMORY_S, REPORTED_B) is None
     # If the latency of memory is unknown, a plateau faster than any memory is no memory either.
@@ -145,9 +141,7 @@ def test_a_cache_that_holds_all_sizes_is_not_mistaken_for_memory() -> None:
     ],
 )
 @pytest.mark.parametrize("memory_s", [MEMORY_S, math.nan, 30e-9])
-def test_memory_begins_beyond_caches_that_are_not_reported(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, reported: dict[int, int], memory_s: float
-) -> None:
+def test_memory_begins_beyond_caches_that_are_not_reported(cache, monkeypatch, reported, memory_s):
     machine = caches.this_machine()
     about = {"type": "unified", "line_B": 64, "shared_by": 1, "instances": 1}
     system = [{"level": level, "size_B": size_B, **about} for level, size_B in reported.items()]
@@ -183,9 +177,7 @@ def test_memory_begins_beyond_caches_that_are_not_reported(
 
 
 @pytest.mark.usefixtures("large_cache")
-def test_loads_are_tried_where_the_memory_is_unknown(
-    holds: Callable[[float], list[list[int]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loads_are_tried_where_the_memory_is_unknown(holds, monkeypatch):
     looked_at = holds(20 * MIB)
     monkeypatch.setattr(capacity, "memory_left", lambda: (UNLIMITED_B, "nothing"))
     assert capacity.capacity().sized_B == 32 * MIB
@@ -193,7 +185,7 @@ def test_loads_are_tried_where_the_memory_is_unknown(
 
 
 @pytest.mark.parametrize(("reported", "sized"), [(32, 32), (64, 64), (65, 8), (4, 8)])
-def test_default_sizes_count_small_caches_whole(reported: int, sized: int) -> None:
+def test_default_sizes_count_small_caches_whole(reported, sized):
     """Neighbours that leave 8 MiB when the capacity is measured may return the rest."""
     cache = {"level": 3, "type": "unified", "line_B": 64, "ways": 16, "instances": 1}
     system = [{**cache, "size_B": reported * MIB, "shared_by": 2}]
@@ -201,9 +193,7 @@ def test_default_sizes_count_small_caches_whole(reported: int, sized: int) -> No
     assert known == (sized * MIB, 8 * MIB, reported * MIB)
 
 
-def test_caches_that_the_files_do_not_list_are_those_of_hwloc(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_caches_that_the_files_do_not_list_are_those_of_hwloc(monkeypatch):
     files = {"caches": [{"level": 1, "type": "data", "size_B": 2**15}]}
     monkeypatch.setattr(
         environment, "_machine", lambda root: dict(files, caches=[*files["caches"]])
@@ -215,7 +205,7 @@ def test_caches_that_the_files_do_not_list_are_those_of_hwloc(
     assert [c["type"] for c in found] == ["data", "unified", "unified"]
 
 
-def test_a_folder_of_a_cache_without_files_is_no_cache(tmp_path: Path) -> None:
+def test_a_folder_of_a_cache_without_files_is_no_cache(tmp_path):
     folder = tmp_path / "sys/devices/system/cpu/cpu0/cache"
     (folder / "index0").mkdir(parents=True)
     (tmp_path / "sys/devices/system/cpu/online").write_text("0")
@@ -223,9 +213,7 @@ def test_a_folder_of_a_cache_without_files_is_no_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("large_cache")
-def test_sizes_follow_what_caches_hold_until_the_next_boot(
-    holds: Callable[[float], list[list[int]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_follow_what_caches_hold_until_the_next_boot(holds, monkeypatch):
     looked_at = holds(20 * MIB)
     known = capacity.capacity()
     assert known.sized_B == 32 * MIB and known.system_B == REPORTED_B
@@ -257,9 +245,7 @@ def machine_caches() -> dict[str, int]:
 
 
 @pytest.mark.usefixtures("large_cache")
-def test_caches_are_measured_once_where_nothing_can_be_stored(
-    holds: Callable[[float], list[list[int]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caches_are_measured_once_where_nothing_can_be_stored(holds, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     looked_at = holds(20 * MIB)
@@ -270,9 +256,7 @@ def test_caches_are_measured_once_where_nothing_can_be_stored(
 
 
 @pytest.mark.usefixtures("large_cache")
-def test_loads_fit_a_small_memory(
-    holds: Callable[[float], list[list[int]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loads_fit_a_small_memory(holds, monkeypatch):
     looked_at = holds(20 * MIB)
     monkeypatch.setattr(capacity, "memory_left", lambda: (4 * 10**8, "the limit of a test"))
     assert capacity.capacity().sized_B == 32 * MIB
@@ -285,11 +269,7 @@ def test_loads_fit_a_small_memory(
 
 @pytest.mark.usefixtures("large_cache")
 @pytest.mark.parametrize("variables", [{"MEMKERN_SMALL": "1"}, {"PMI_RANK": "0", "PMI_SIZE": "2"}])
-def test_small_cases_and_ranks_have_what_the_system_reports(
-    holds: Callable[[float], list[list[int]]],
-    monkeypatch: pytest.MonkeyPatch,
-    variables: dict[str, str],
-) -> None:
+def test_small_cases_and_ranks_have_what_the_system_reports(holds, monkeypatch, variables):
     looked_at = holds(20 * MIB)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -298,9 +278,7 @@ def test_small_cases_and_ranks_have_what_the_system_reports(
 
 
 @pytest.mark.usefixtures("large_cache", "ceilings")
-def test_a_record_tells_that_caches_have_come_to_hold_it(
-    holds: Callable[[float], list[list[int]]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_tells_that_caches_have_come_to_hold_it(holds, capsys):
     holds(2.5 * MIB)
     case = mk.stream("copy", elements=8 * MIB // 8, threads=1, runs=1)  # two arrays: 16 MiB
     assert capacity.capacity().sized_B == 4 * MIB
@@ -327,7 +305,7 @@ def test_a_record_tells_that_caches_have_come_to_hold_it(
     assert not grown(16 * MIB)
 
 
-def test_what_caches_have_come_to_hold_is_not_from_memory() -> None:
+def test_what_caches_have_come_to_hold_is_not_from_memory():
     import pandas as pd
 
     frame = pd.DataFrame(
@@ -340,7 +318,7 @@ def test_what_caches_have_come_to_hold_is_not_from_memory() -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_measured_caches_are_part_of_the_environment() -> None:
+def test_measured_caches_are_part_of_the_environment():
     before = machine_environment()
     assert "measured_caches" not in before
     assert capacity.save({"L1": 2**11, "L3": 2 * capacity.last_level_cache_B()})
@@ -355,7 +333,7 @@ def test_measured_caches_are_part_of_the_environment() -> None:
 
 
 @pytest.mark.usefixtures("this_machine", "cache")
-def test_this_machines_caches_hold_at_most_a_few_times_what_it_reports() -> None:
+def test_this_machines_caches_hold_at_most_a_few_times_what_it_reports():
     known = capacity.capacity()
     assert file.usual_path().exists()
     assert known.largest_B > 0 or not known.system_B
@@ -366,6 +344,6 @@ def test_this_machines_caches_hold_at_most_a_few_times_what_it_reports() -> None
 
 
 @pytest.mark.parametrize("sizes_B", [[0], [63, 128], [256, 128], [-64]])
-def test_sizes_of_loads_increase_from_a_line(sizes_B: list[int]) -> None:
+def test_sizes_of_loads_increase_from_a_line(sizes_B):
     with pytest.raises(ValueError, match="sizes_B must increase, from a line of 64 B on"):
         _memkern.measure_loads(sizes_B, 1.0)

@@ -45,7 +45,7 @@ def add(known: History, seconds: list[float], every_s: float = 30.0, case: str =
         known.add(case, MEMORY, time_s, PRIOR, number * every_s)
 
 
-def test_class_names() -> None:
+def test_class_names():
     assert class_name(1000, 1, DATA_CACHES, 10) == "L1, 1 thread, 10 placements"
     assert class_name(2**30, 2, DATA_CACHES, 1) == "memory, 2 threads, 1 placement"
     assert class_name(1000, 2, [], 10) == "memory, 2 threads, 10 placements"
@@ -56,7 +56,7 @@ def test_class_names() -> None:
 
 @pytest.mark.parametrize("level", ["L1", "L2", "L3", "L4", "memory"])
 @pytest.mark.parametrize("threads", ["1 thread", "2 threads", "64 threads"])
-def test_every_class_has_distances_of_other_hosts(level: str, threads: str) -> None:
+def test_every_class_has_distances_of_other_hosts(level, threads):
     names = [f"{level}, {threads}, {n} placement{'s' * (n > 1)}" for n in (1, 3, 10, 100)]
     once, three, ten, hundred = map(packaged, names)
     for quantity in ("floor", "median"):
@@ -71,7 +71,7 @@ def test_every_class_has_distances_of_other_hosts(level: str, threads: str) -> N
         assert ten == packaged(f"memory, {threads}, 10 placements")
 
 
-def test_mixed_states_vary_more_than_one() -> None:
+def test_mixed_states_vary_more_than_one():
     for level in ("L1", "L2", "memory"):
         name = f"{level}, 2 threads, 10 placements"
         mixed = packaged(f"{name}, {MIXED}")
@@ -80,7 +80,7 @@ def test_mixed_states_vary_more_than_one() -> None:
         assert beside == shared
 
 
-def test_the_interval_is_the_predictive_quantile() -> None:
+def test_the_interval_is_the_predictive_quantile():
     # As many observations as wanted have the quantile of an exponential distribution.
     assert Distances(1e6, 2e4).within() == pytest.approx(-0.02 * math.log(0.05), rel=1e-4)
     few = Distances(3.0, 0.06)
@@ -89,7 +89,7 @@ def test_the_interval_is_the_predictive_quantile() -> None:
     assert few.at_most(5) == few and (few + few).at_most(3) == few
 
 
-def test_intervals_of_few_observations_hold() -> None:
+def test_intervals_of_few_observations_hold():
     rng, held = np.random.default_rng(3), 0
     for _ in range(4000):
         # Means as on other hosts, drawn from the prior of three observations.
@@ -99,7 +99,7 @@ def test_intervals_of_few_observations_hold() -> None:
     assert 0.94 < held / 4000 < 0.96
 
 
-def test_spacings_of_the_shortest_placements_are_the_distance_of_minima() -> None:
+def test_spacings_of_the_shortest_placements_are_the_distance_of_minima():
     rng, found, apart = np.random.default_rng(4), Distances(), []
     for _ in range(2000):
         some, others = np.exp(0.1 * rng.exponential(size=(2, 10)))
@@ -109,7 +109,7 @@ def test_spacings_of_the_shortest_placements_are_the_distance_of_minima() -> Non
     assert found.total / found.number == pytest.approx(np.mean(apart), rel=0.05)
 
 
-def test_deviations_of_medians_are_the_distance_of_their_medians() -> None:
+def test_deviations_of_medians_are_the_distance_of_their_medians():
     rng, found, apart = np.random.default_rng(4), Distances(), []
     for _ in range(2000):
         some, others = np.exp(0.1 * rng.normal(size=(2, 10)))
@@ -118,7 +118,7 @@ def test_deviations_of_medians_are_the_distance_of_their_medians() -> None:
     assert found.total / found.number == pytest.approx(np.mean(apart), rel=0.15)
 
 
-def test_the_shortest_placements_count() -> None:
+def test_the_shortest_placements_count():
     times = [1.0, 1.1, 1.3, 1.2, 5.0]
     found = observed(times, times).floor
     spacings = np.diff(np.log(sorted(times)))[:3] @ [4, 3, 2] / 5
@@ -129,7 +129,7 @@ def test_the_shortest_placements_count() -> None:
     assert once.floor == once.median == Distances()
 
 
-def test_distances_of_repeated_records_are_added() -> None:
+def test_distances_of_repeated_records_are_added():
     known = History()
     add(known, [1.0, math.exp(0.02), math.exp(-0.02)])
     add(known, [5.0, 5.0 * math.exp(0.03)], case="b")
@@ -137,26 +137,26 @@ def test_distances_of_repeated_records_are_added() -> None:
     assert known.known("L1") == Distances()
 
 
-def test_equal_records_narrow_the_interval() -> None:
+def test_equal_records_narrow_the_interval():
     known = History()
     add(known, [1.0] * 30)
     assert known.known(MEMORY) == Distances(16, 0.0)
     assert (PRIOR + known.known(MEMORY)).within() < 0.3 * PRIOR.within()
 
 
-def test_records_in_quick_succession_are_not_counted() -> None:
+def test_records_in_quick_succession_are_not_counted():
     known = History()
     add(known, [1.0, 1.02, 1.04, 1.06], every_s=4.0)
     assert known.known(MEMORY).number == 1
 
 
-def test_one_record_that_is_far_off_counts_as_five_mean_distances() -> None:
+def test_one_record_that_is_far_off_counts_as_five_mean_distances():
     known = History()
     add(known, [1.0, 10.0])
     assert known.known(MEMORY) == Distances(1, pytest.approx(5 * 0.02))
 
 
-def test_a_case_of_another_class_begins_anew() -> None:
+def test_a_case_of_another_class_begins_anew():
     known = History({"a": Repeated("L1, 1 thread", 5, 1.0, 0.0, 0.0)})
     assert known.known("L1, 1 thread") == Distances(5, 1.0)
     known.add("a", MEMORY, 1.0, PRIOR, 100.0)
@@ -164,7 +164,7 @@ def test_a_case_of_another_class_begins_anew() -> None:
     assert known.known("L1, 1 thread") == Distances()
 
 
-def test_the_cases_measured_last_are_kept(kept: File) -> None:
+def test_the_cases_measured_last_are_kept(kept):
     known = History()
     for number in range(2100):
         add(known, [1.0], case=str(number))
@@ -193,7 +193,7 @@ def held(learns: bool, rng: np.random.Generator) -> float:
     return count / (len(values) - 1)
 
 
-def test_intervals_learn_the_distances_of_this_boot() -> None:
+def test_intervals_learn_the_distances_of_this_boot():
     learning, without = (
         np.mean([held(learns, np.random.default_rng(seed)) for seed in range(200)])
         for learns in (True, False)
@@ -201,7 +201,7 @@ def test_intervals_learn_the_distances_of_this_boot() -> None:
     assert without < 0.92 < 0.93 < learning < 0.995
 
 
-def test_records_are_kept_for_later_processes(kept: File) -> None:
+def test_records_are_kept_for_later_processes(kept):
     first, second = History(), History()
     add(first, [1.0, 1.1])
     add(second, [2.0], case="b")
@@ -217,7 +217,7 @@ def test_records_are_kept_for_later_processes(kept: File) -> None:
         {"a": ["L1", 2, math.nan, 0, 0]}, {"a": ["L1", 2, 1, math.nan, 0]},
     ],
 )  # fmt: skip
-def test_cases_that_are_not_ours_count_as_none(content: object, kept: File) -> None:
+def test_cases_that_are_not_ours_count_as_none(content, kept):
     assert kept.path is not None
     kept.path.parent.mkdir(parents=True)
     kept.path.write_text(json.dumps({**_heading(), "runs": content}))
@@ -226,7 +226,7 @@ def test_cases_that_are_not_ours_count_as_none(content: object, kept: File) -> N
 
 
 @pytest.mark.parametrize("swept", [False, True])
-def test_undisturbed_records_are_counted(swept: bool) -> None:
+def test_undisturbed_records_are_counted(swept):
     case = mk.loops("load", elements=64, runs=6, placements=2, threads=1)
     if swept:
         (one,) = (results := mk.sweep([case], progress=False)).records
@@ -245,7 +245,7 @@ def test_undisturbed_records_are_counted(swept: bool) -> None:
 
 
 @pytest.mark.parametrize("quantity", ["floor", "median"])
-def test_intervals_include_the_distances_of_this_boot(quantity: str) -> None:
+def test_intervals_include_the_distances_of_this_boot(quantity):
     case = mk.loops("load", elements=64, runs=6, placements=1, threads=1)
     machine = case.measure().environment
     name = f"{class_name(64 * 8, 1, data_caches(machine), 1)}, {quantity}"
@@ -260,7 +260,7 @@ def test_intervals_include_the_distances_of_this_boot(quantity: str) -> None:
     assert wide > 3 > 1 > narrow
 
 
-def test_cases_of_a_sweep_share_what_their_placements_tell() -> None:
+def test_cases_of_a_sweep_share_what_their_placements_tell():
     cases = [mk.loops(k, elements=64, placements=4, threads=1) for k in ("load", "copy", "dot")]
     results = mk.sweep(cases, progress=False)
     (width,) = {float(str(record["time_min_ci_relative"])) for record in results.records}

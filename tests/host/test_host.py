@@ -37,11 +37,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (2**21, 1, "L3"), (2**25, 2, "L3"), (2**25 + 1, 2, "memory"),
     ],
 )  # fmt: skip
-def test_the_level_of_a_footprint(footprint_B: int, threads: int, level: str) -> None:
+def test_the_level_of_a_footprint(footprint_B, threads, level):
     assert level_of(footprint_B, ends(DATA_CACHES, threads)) == level
 
 
-def test_measured_sizes_of_caches_take_the_place_of_the_systems() -> None:
+def test_measured_sizes_of_caches_take_the_place_of_the_systems():
     machine = {"machine": {"caches": CACHES}, "measured_caches": {"sizes_B": {"L3": 2**22}}}
     found = data_caches(machine)
     assert [(c["level"], c["size_B"], c["source"]) for c in found] == [
@@ -53,9 +53,7 @@ def test_measured_sizes_of_caches_take_the_place_of_the_systems() -> None:
     assert caches.last_level_B({}) == 0
 
 
-def test_the_largest_bandwidths_are_kept_until_the_next_boot(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_largest_bandwidths_are_kept_until_the_next_boot(cache, monkeypatch):
     monkeypatch.delenv(small.VARIABLE, raising=False)
     host = this_host()
     assert host.best_rates("2 auto", {"load": 20.0, "triad": 18.0}) == {
@@ -72,7 +70,7 @@ def test_the_largest_bandwidths_are_kept_until_the_next_boot(
     assert host.best_rates("2 auto", {"load": 15.0, "triad": 9.0})["load"] == 15.0
 
 
-def test_throughputs_of_cores_are_kept_until_the_next_boot(cache: Path) -> None:
+def test_throughputs_of_cores_are_kept_until_the_next_boot(cache):
     host = this_host()
     for counts in ({"1": {87: 2}}, {"1": {87: 1, 60: 5}, "2": {70: 1}}):
         host._file.put((RATES, counts))
@@ -83,7 +81,7 @@ def test_throughputs_of_cores_are_kept_until_the_next_boot(cache: Path) -> None:
     assert host.path.stat().st_mtime_ns == written
 
 
-def test_a_process_stores_the_throughputs_of_its_cores(cache: Path) -> None:
+def test_a_process_stores_the_throughputs_of_its_cores(cache):
     how = "elements=512, threads=1, budget_s=1, ci=1e-9, max_samples=10**7"
     measure = f"import memkern as mk; mk.stream('copy', {how}).measure()"
     subprocess.run([sys.executable, "-c", measure], check=True)

@@ -68,7 +68,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("kind", [*DAMAGED_FILES, *OTHERS])
-def test_only_damaged_files_are_removed_with_a_warning(path: Path, name: str, kind: str) -> None:
+def test_only_damaged_files_are_removed_with_a_warning(path, name, kind):
     unknown = READERS[name](Host())
     content = (DAMAGED_FILES | OTHERS)[kind]
     path.write_text(content)
@@ -83,7 +83,7 @@ def test_only_damaged_files_are_removed_with_a_warning(path: Path, name: str, ki
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("kind", DAMAGED_SECTIONS)
-def test_only_a_damaged_section_is_replaced(path: Path, name: str, kind: str) -> None:
+def test_only_a_damaged_section_is_replaced(path, name, kind):
     unknown = READERS[name](Host())
     content = {**file._heading(), name: DAMAGED_SECTIONS[kind], "number": 5}
     path.write_text(json.dumps(content))
@@ -102,7 +102,7 @@ def test_only_a_damaged_section_is_replaced(path: Path, name: str, kind: str) ->
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("kind", ["pipe", "folder", "large", "link to itself"])
-def test_what_is_no_file_is_not_read(path: Path, name: str, kind: str) -> None:
+def test_what_is_no_file_is_not_read(path, name, kind):
     unknown = READERS[name](Host())
     if kind == "pipe":
         os.mkfifo(path)
@@ -118,9 +118,7 @@ def test_what_is_no_file_is_not_read(path: Path, name: str, kind: str) -> None:
         assert READERS[name](Host(path)) == unknown
 
 
-def test_a_file_is_read_again_only_after_a_change(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_read_again_only_after_a_change(path, monkeypatch):
     one, other = File(path), File(path)
     one.put((NUMBER, 1))
     assert other.get(NUMBER) == 1
@@ -133,14 +131,14 @@ def test_a_file_is_read_again_only_after_a_change(
     assert other.get(NUMBER) == 0
 
 
-def test_files_of_another_boot_are_left_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_boot_are_left_alone(path, monkeypatch):
     File(path).put((NUMBER, 1))
     monkeypatch.setattr(file, "boot_id", lambda: "another")
     assert File(path).get(NUMBER) == 0
     assert path.exists()
 
 
-def test_each_version_has_its_own_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_version_has_its_own_file(path, monkeypatch):
     this_host().keep_counters({"a": 1.0})
     before = path.read_bytes()
     monkeypatch.setattr(file, "_VERSION", file._VERSION + 1)
@@ -149,7 +147,7 @@ def test_each_version_has_its_own_file(path: Path, monkeypatch: pytest.MonkeyPat
     assert path.read_bytes() == before and this_host().path != path
 
 
-def test_a_folder_that_can_not_be_written_is_no_error(path: Path) -> None:
+def test_a_folder_that_can_not_be_written_is_no_error(path):
     path.parent.rmdir()
     path.parent.write_text("a file where the folder would be")
     host = Host(path)
@@ -179,7 +177,7 @@ for k in range(20):
 """
 
 
-def test_processes_do_not_overwrite_what_others_add(path: Path) -> None:
+def test_processes_do_not_overwrite_what_others_add(path):
     every = [subprocess.Popen([sys.executable, "-c", ADD, str(number)]) for number in range(4)]
     assert [process.wait() for process in every] == [0] * 4
     known = File(path)
@@ -191,7 +189,7 @@ def test_processes_do_not_overwrite_what_others_add(path: Path) -> None:
     assert len(rates) == 81 and rates["load"] == 3.0
 
 
-def test_a_verdict_is_that_of_this_control_group(path: Path) -> None:
+def test_a_verdict_is_that_of_this_control_group(path):
     host = Host(path)
     host.keep_health("fit")
     content = json.loads(path.read_text())
@@ -203,9 +201,7 @@ def test_a_verdict_is_that_of_this_control_group(path: Path) -> None:
 
 
 @pytest.mark.parametrize("small", [False, True])
-def test_a_process_stores_what_it_has_added_when_it_ends(
-    small: bool, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_stores_what_it_has_added_when_it_ends(small, path, monkeypatch):
     add = """
 import os
 from memkern.host import this_host

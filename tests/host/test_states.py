@@ -24,7 +24,7 @@ def drawn(*modes: tuple[float, int], spread: float = 0.06) -> npt.NDArray[np.flo
 
 
 @pytest.mark.parametrize("number", [30, 300, 30_000])
-def test_modes_of_recorded_hosts_are_found(number: int) -> None:
+def test_modes_of_recorded_hosts_are_found(number):
     values = drawn((40e-9, number), (65e-9, 9 * number), (215e-9, 2 * number))
     found = modes_of(counts(values), WIDTH)
     assert [round(mode.share, 2) for mode in found] == pytest.approx([0.08, 0.75, 0.17], abs=0.02)
@@ -34,7 +34,7 @@ def test_modes_of_recorded_hosts_are_found(number: int) -> None:
     assert all(a.high == b.low for a, b in itertools.pairwise(found))
 
 
-def test_one_mode_is_not_divided() -> None:
+def test_one_mode_is_not_divided():
     for spread in (0.001, 0.05, 0.15):
         for number in (1, 10, 100, 10_000):
             found = modes_of(counts(drawn((5e-8, number), spread=spread)), WIDTH)
@@ -47,12 +47,12 @@ def test_one_mode_is_not_divided() -> None:
     assert only.share == 1 and only.low < 1 < only.high
 
 
-def test_a_rare_value_is_no_mode() -> None:
+def test_a_rare_value_is_no_mode():
     found = modes_of(counts(drawn((5e-8, 1000), (2e-7, 20))), WIDTH)
     assert len(found) == 1 and found[0].share == pytest.approx(1000 / 1020)
 
 
-def test_samples_are_labelled_by_both_exchanges_beside_them() -> None:
+def test_samples_are_labelled_by_both_exchanges_beside_them():
     known = modes_of(counts(drawn((5e-8, 1000), (2e-7, 1000))), WIDTH)
     ranges = np.array([[5e-8, 5.1e-8], [5e-8, 2e-7], [2e-7, 2.1e-7], [np.nan, np.nan], [1.0, 1.0]])
     # The state changed during the second sample.
@@ -61,7 +61,7 @@ def test_samples_are_labelled_by_both_exchanges_beside_them() -> None:
     assert labels_of(np.empty((0, 2)), known).tolist() == []
 
 
-def test_modes_include_those_of_earlier_processes() -> None:
+def test_modes_include_those_of_earlier_processes():
     first = CoreRates()
     first.add(1 / drawn((5e-8, 500)), "exchanges")
     known = CoreRates({"exchanges": first.added["exchanges"]})

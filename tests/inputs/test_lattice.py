@@ -51,13 +51,13 @@ def hop_in_loops(
 # The gamma matrices
 
 
-def test_the_gamma_matrices_anticommute() -> None:
+def test_the_gamma_matrices_anticommute():
     for mu, nu in itertools.product(range(4), repeat=2):
         both = GAMMA[mu] @ GAMMA[nu] + GAMMA[nu] @ GAMMA[mu]
         np.testing.assert_array_equal(both, 2 * (mu == nu) * np.eye(4))
 
 
-def test_gamma5_is_their_product_and_anticommutes() -> None:
+def test_gamma5_is_their_product_and_anticommutes():
     x, y, z, t = GAMMA
     np.testing.assert_array_equal(x @ y @ z @ t, GAMMA5)
     np.testing.assert_array_equal(GAMMA5, np.diag([1, 1, -1, -1]))
@@ -66,7 +66,7 @@ def test_gamma5_is_their_product_and_anticommutes() -> None:
         np.testing.assert_array_equal(gamma @ GAMMA5, -GAMMA5 @ gamma)
 
 
-def test_half_spinors_are_those_of_grid() -> None:
+def test_half_spinors_are_those_of_grid():
     psi = np.array([1, 10, 100, 1000], dtype=complex)
     for gamma, upper in zip(
         GAMMA,
@@ -81,7 +81,7 @@ def test_half_spinors_are_those_of_grid() -> None:
         np.testing.assert_array_equal(((np.eye(4) + gamma) @ psi)[:2], upper)
 
 
-def test_the_gamma_matrices_are_read_only() -> None:
+def test_the_gamma_matrices_are_read_only():
     for matrices in (GAMMA, GAMMA5):
         with pytest.raises(ValueError, match="read-only"):
             matrices[0] = 0
@@ -91,7 +91,7 @@ def test_the_gamma_matrices_are_read_only() -> None:
 
 
 @pytest.mark.parametrize("dtype, eps", [("complex128", 1e-14), ("complex64", 1e-6)])
-def test_links_are_in_su3(dtype: str, eps: float) -> None:
+def test_links_are_in_su3(dtype, eps):
     links = random_links(EXTENTS, dtype=dtype)
     assert links.shape == (5, 2, 3, 4, 4, 3, 3)
     assert links.dtype == dtype
@@ -100,7 +100,7 @@ def test_links_are_in_su3(dtype: str, eps: float) -> None:
     assert np.abs(np.linalg.det(links) - 1).max() < eps
 
 
-def test_links_are_uniform() -> None:
+def test_links_are_uniform():
     links = random_links((8, 8, 8, 4))
     # For a uniform distribution, <U> = 0, <|tr U|^2> = 1 and <|U_ab|^2> = 1/3.
     assert np.abs(links.mean(axis=(0, 1, 2, 3, 4))).max() < 0.02
@@ -108,7 +108,7 @@ def test_links_are_uniform() -> None:
     assert np.abs((np.abs(links) ** 2).mean(axis=(0, 1, 2, 3, 4)) - 1 / 3).max() < 0.01
 
 
-def test_fields_follow_the_seed() -> None:
+def test_fields_follow_the_seed():
     field = random_field(EXTENTS, 3, dtype="complex64")
     assert field.shape == (5, 2, 3, 4, 3, 4, 3)
     assert field.dtype == np.complex64
@@ -123,13 +123,13 @@ def test_fields_follow_the_seed() -> None:
 @pytest.mark.parametrize("dagger", [False, True])
 @pytest.mark.parametrize("antiperiodic_t", [False, True])
 @pytest.mark.parametrize("extents", SMALL)
-def test_a_loop_over_sites_agrees(extents: Any, dagger: bool, antiperiodic_t: bool) -> None:
+def test_a_loop_over_sites_agrees(extents, dagger, antiperiodic_t):
     links, psi = fields(extents)
     how = {"dagger": dagger, "antiperiodic_t": antiperiodic_t}
     close(hop(links, psi, **how), hop_in_loops(links, psi, **how))
 
 
-def test_the_loop_agrees_on_one_parity() -> None:
+def test_the_loop_agrees_on_one_parity():
     links, psi = fields((2, 2, 2, 4), ls=1)
     for parity in lattice.PARITIES:
         close(hop(links, psi, parity=parity), hop_in_loops(links, psi, parity=parity))
@@ -137,7 +137,7 @@ def test_the_loop_agrees_on_one_parity() -> None:
 
 @pytest.mark.parametrize("antiperiodic_t", [False, True])
 @pytest.mark.parametrize("extents", [EXTENTS, *SMALL])
-def test_gamma5_hermiticity(extents: Any, antiperiodic_t: bool) -> None:
+def test_gamma5_hermiticity(extents, antiperiodic_t):
     links, psi = fields(extents)
     phi = random_field(extents, 2, seed=9)
     conjugate = hop(links, phi, dagger=True, antiperiodic_t=antiperiodic_t)
@@ -152,7 +152,7 @@ def test_gamma5_hermiticity(extents: Any, antiperiodic_t: bool) -> None:
 
 @pytest.mark.parametrize("dagger", [False, True])
 @pytest.mark.parametrize("antiperiodic_t", [False, True])
-def test_plane_waves_are_eigenvectors_of_the_free_field(dagger: bool, antiperiodic_t: bool) -> None:
+def test_plane_waves_are_eigenvectors_of_the_free_field(dagger, antiperiodic_t):
     links = np.broadcast_to(np.eye(3, dtype=complex), (*EXTENTS[::-1], 4, 3, 3))
     rng = np.random.default_rng(1)
     t, z, y, x = np.indices(EXTENTS[::-1])
@@ -173,7 +173,7 @@ def test_plane_waves_are_eigenvectors_of_the_free_field(dagger: bool, antiperiod
             np.testing.assert_allclose(got, value * psi, rtol=0, atol=1e-13 * 8 * (1 + size) ** 2)
 
 
-def test_the_hopping_term_is_linear() -> None:
+def test_the_hopping_term_is_linear():
     links, psi = fields()
     phi = random_field(EXTENTS, 2, seed=9)
     a, b = 0.3 - 2j, 1.7 + 0.4j
@@ -181,7 +181,7 @@ def test_the_hopping_term_is_linear() -> None:
 
 
 @pytest.mark.parametrize("antiperiodic_t", [False, True])
-def test_the_hopping_term_is_gauge_covariant(antiperiodic_t: bool) -> None:
+def test_the_hopping_term_is_gauge_covariant(antiperiodic_t):
     links, psi = fields()
     g = random_links(EXTENTS, seed=9)[..., 0, :, :]
     transformed = np.stack(
@@ -200,7 +200,7 @@ def test_the_hopping_term_is_gauge_covariant(antiperiodic_t: bool) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"dagger": True}, {"antiperiodic_t": True}])
-def test_parities_add_up_and_each_reads_the_other(options: dict[str, bool]) -> None:
+def test_parities_add_up_and_each_reads_the_other(options):
     links, psi = fields(EVEN)
     even, odd = (hop(links, psi, parity=parity, **options) for parity in ("even", "odd"))
     np.testing.assert_array_equal(even + odd, hop(links, psi, **options))
@@ -212,7 +212,7 @@ def test_parities_add_up_and_each_reads_the_other(options: dict[str, bool]) -> N
 
 
 @pytest.mark.parametrize("ls", [1, 3])
-def test_slices_in_s_are_independent(ls: int) -> None:
+def test_slices_in_s_are_independent(ls):
     links, psi = fields(EXTENTS, ls)
     whole = hop(links, psi)
     for s in range(ls):
@@ -221,7 +221,7 @@ def test_slices_in_s_are_independent(ls: int) -> None:
         )
 
 
-def test_single_precision_is_computed_in_double_and_inputs_stay_unchanged() -> None:
+def test_single_precision_is_computed_in_double_and_inputs_stay_unchanged():
     links, psi = (field.astype(np.complex64) for field in fields())
     kept = links.copy(), psi.copy()
     got = hop(links, psi, antiperiodic_t=True)
@@ -235,7 +235,7 @@ def test_single_precision_is_computed_in_double_and_inputs_stay_unchanged() -> N
 # Wrong input
 
 
-def test_extents_and_ls_are_read_off_the_fields() -> None:
+def test_extents_and_ls_are_read_off_the_fields():
     assert lattice.check_fields(*fields(EXTENTS, 3)) == (EXTENTS, 3)
 
 
@@ -260,7 +260,7 @@ LINKS, PSI = fields((2, 3, 4, 5), 2)
         (LINKS[:0], PSI[:0], "extents must be four integers of at least 1"),
     ],
 )
-def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
+def test_wrong_fields_are_refused(links, psi, match):
     for refuse in (lattice.check_fields, hop):
         with refused(match):
             refuse(links, psi)
@@ -274,7 +274,7 @@ def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
         ((2, 2, 2, 2), "both", "parity must be full, even or odd, not 'both'"),
     ],
 )
-def test_wrong_parities_are_refused(extents: Any, parity: Any, match: str) -> None:
+def test_wrong_parities_are_refused(extents, parity, match):
     with refused(match):
         hop(*fields(extents), parity=parity)
 
@@ -292,6 +292,6 @@ def test_wrong_parities_are_refused(extents: Any, parity: Any, match: str) -> No
         (lambda: random_field((2, 2, 2, 2), 1, dtype="wide"), "complex64 or complex128, not wide"),
     ],
 )
-def test_wrong_sizes_and_types_are_refused(call: Any, match: str) -> None:
+def test_wrong_sizes_and_types_are_refused(call, match):
     with refused(match):
         call()

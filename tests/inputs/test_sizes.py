@@ -23,18 +23,18 @@ from memkern.inputs.sizes import integer_list_parser, parse_bytes, parse_sizes, 
         (1e3, 1000),
     ],
 )
-def test_bytes_are_read_as_written(text: str | float, wanted: float) -> None:
+def test_bytes_are_read_as_written(text, wanted):
     assert parse_bytes(text) == wanted
 
 
 @pytest.mark.parametrize("text", ["", "KiB", "-3", "1 XB", "1..2", "nan", "1e400", "0", "1e30"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_what_is_no_size_is_refused(text):
     with pytest.raises(InputError, match="is not a size in bytes"):
         parse_bytes(text)
 
 
 @given(st.integers(1, 2**40), st.integers(1, 2**10), st.integers(1, 500))
-def test_sizes_are_evenly_spaced(low: int, factor: int, count: int) -> None:
+def test_sizes_are_evenly_spaced(low, factor, count):
     found = sizes(low, low * factor, count)
     assert found == sorted(set(found))
     assert found[0] == low
@@ -45,7 +45,7 @@ def test_sizes_are_evenly_spaced(low: int, factor: int, count: int) -> None:
         assert max(ratios) / min(ratios) < 1.001
 
 
-def test_sizes_as_text() -> None:
+def test_sizes_as_text():
     assert parse_sizes("1KiB:4KiB:3") == [1024, 2048, 4096]
     assert parse_sizes("64KiB,1MB") == [65536, 10**6]
 
@@ -63,12 +63,12 @@ def test_sizes_as_text() -> None:
         ("1KiB,big", "'big'"),
     ],
 )
-def test_wrong_sizes_are_refused(text: str, match: str) -> None:
+def test_wrong_sizes_are_refused(text, match):
     with pytest.raises(InputError, match=match):
         parse_sizes(text)
 
 
-def test_lists_of_whole_numbers() -> None:
+def test_lists_of_whole_numbers():
     parse = integer_list_parser(0, "tests")
     assert parse("0..3,7, 2") == [0, 1, 2, 3, 7]
     for wrong in ("", "a", "3..1", "-1", "1,,2", "0..9999999999", "1.5", "٣", "²"):

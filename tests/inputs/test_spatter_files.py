@@ -406,7 +406,7 @@ def test_damaged_files_are_configurations_or_refused_in_one_line(data):
     read_or_refuse(bytes(text))
 
 
-def test_keys_of_version_0_without_effect_are_ignored() -> None:
+def test_keys_of_version_0_without_effect_are_ignored():
     idle = {"stride": 0, "morton": "0", "op": "COPY", "hilbert": False, "shared-memory": None}
     found = read_json(json.dumps([{"pattern": "UNIFORM:8:1", **idle}]).encode())
     assert found.configs == read_json(b'[{"pattern": "UNIFORM:8:1"}]').configs
@@ -414,13 +414,13 @@ def test_keys_of_version_0_without_effect_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("key", ["stride", "morton", "hilbert", "roblock", "op"])
-def test_keys_of_version_0_are_refused(key: str) -> None:
+def test_keys_of_version_0_are_refused(key):
     text = json.dumps([{"pattern": "UNIFORM:8:1"}, {"pattern": "UNIFORM:8:1", key: 1}]).encode()
     with pytest.raises(InputError, match=f"config 1: {key} of Spatter 0 is not in Spatter 2"):
         read_json(text)
 
 
-def test_runs_of_version_0_are_nruns() -> None:
+def test_runs_of_version_0_are_nruns():
     found = read_json(b'[{"pattern": "UNIFORM:8:1", "runs": 7}]')
     assert found.configs[0]["runs"] == 7 and found.warnings == []
     with pytest.raises(InputError, match="nruns is given twice"):
@@ -428,7 +428,7 @@ def test_runs_of_version_0_are_nruns() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["HYDRO:3", "xkp:3:4"])
-def test_generators_of_version_0_are_named(pattern: str) -> None:
+def test_generators_of_version_0_are_named(pattern):
     name = pattern.partition(":")[0].upper()
     with pytest.raises(
         InputError, match=f"{name} is a generator of Spatter 0 alone, and a pattern"

@@ -19,7 +19,7 @@ FUNCTIONS = instructions_of((Path(__file__).parent / "aarch64_loops.txt").read_t
         ("sve_gather", 0x50, 0x68, 3 * 16),
     ],
 )
-def test_the_loop_of_a_function_is_found(name, begin, end, accessed_B) -> None:
+def test_the_loop_of_a_function_is_found(name, begin, end, accessed_B):
     (loop,) = innermost_loops(FUNCTIONS[name])
     assert (loop[0].address, loop[-1].address) == (begin, end)
     assert main_loop(FUNCTIONS[name]) == loop
@@ -58,7 +58,7 @@ def test_the_loop_of_a_function_is_found(name, begin, end, accessed_B) -> None:
         ("mov", "(%rax),%rcx", 0),
     ],
 )
-def test_bytes_of_accesses(mnemonic, operands, accessed_B) -> None:
+def test_bytes_of_accesses(mnemonic, operands, accessed_B):
     assert Instruction(0, mnemonic, operands).accessed_B == accessed_B
 
 
@@ -77,7 +77,7 @@ def test_bytes_of_accesses(mnemonic, operands, accessed_B) -> None:
         ("bt", "%eax,30 <triad+0x30>", None),
     ],
 )
-def test_targets_of_jumps(mnemonic, operands, target) -> None:
+def test_targets_of_jumps(mnemonic, operands, target):
     assert Instruction(0, mnemonic, operands).target == target
 
 
@@ -97,13 +97,13 @@ def test_targets_of_jumps(mnemonic, operands, target) -> None:
         ("add", "x3, x3, #0x20", "", None),
     ],
 )
-def test_arithmetic(mnemonic, operands, operation, bits) -> None:
+def test_arithmetic(mnemonic, operands, operation, bits):
     instruction = Instruction(0, mnemonic, operands)
     assert (instruction.operation, instruction.vector_bits) == (operation, bits)
     assert not instruction.stores
 
 
-def test_packed_instructions_are_told_from_single_values() -> None:
+def test_packed_instructions_are_told_from_single_values():
     packed = {name: any(is_packed(i) for i in main_loop(code)) for name, code in FUNCTIONS.items()}
     assert packed == {"triad": True, "scalar_sum": False, "sve_daxpy": True, "sve_gather": True}
     stores = {name: sum(i.stores for i in main_loop(code)) for name, code in FUNCTIONS.items()}

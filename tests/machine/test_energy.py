@@ -61,7 +61,7 @@ AMD = {
 BOARD = {f"{HWMON}/name": "power_meter\n", f"{HWMON}/power1_average": "150000000\n"}
 
 
-def test_packages_and_memory_count_parts_and_the_board_do_not(tmp_path: Path) -> None:
+def test_packages_and_memory_count_parts_and_the_board_do_not(tmp_path):
     found = meters(tree(tmp_path, {**SERVER, **AMD, **BOARD}))
     assert {meter.name: meter.total for meter in found} == {
         "package-0": True, "package-0 core": False, "package-0 dram": True,
@@ -76,7 +76,7 @@ def test_packages_and_memory_count_parts_and_the_board_do_not(tmp_path: Path) ->
     assert total(found, used) == pytest.approx(3 + 1)
 
 
-def test_a_counter_that_begins_again_and_one_that_vanishes(tmp_path: Path) -> None:
+def test_a_counter_that_begins_again_and_one_that_vanishes(tmp_path):
     files = zone("intel-rapl:0", "package-0", 900_000, 1_000_000)
     found = meters(tree(tmp_path, {**files, **zone("intel-rapl:0:1", "dram", 5)}))
     before = read(found)
@@ -87,7 +87,7 @@ def test_a_counter_that_begins_again_and_one_that_vanishes(tmp_path: Path) -> No
     assert math.isnan(used["package-0 dram"]) and math.isnan(total(found, used))
 
 
-def test_counters_of_sockets_and_sensors_of_boards(tmp_path: Path) -> None:
+def test_counters_of_sockets_and_sensors_of_boards(tmp_path):
     board = {path.replace("hwmon3", "hwmon4"): text for path, text in BOARD.items()}
     found = meters(tree(tmp_path / "amd", {**AMD, **board}))
     assert {(meter.name, meter.total) for meter in found} == {
@@ -110,7 +110,7 @@ def chips(*every: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def test_meters_of_one_name_all_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_meters_of_one_name_all_count(tmp_path, monkeypatch):
     monkeypatch.setattr(energy, "_SENSOR_S", 0.0)
     socket = {"name": "power_meter", "power1_average": "100000000", "power1_input": "99000000"}
     found = meters(tree(tmp_path / "sensors", chips(socket, socket)))
@@ -143,9 +143,7 @@ def grace(number: int, module: int, socket: int, cpu: int) -> list[dict[str, str
     ]
 
 
-def test_parts_and_other_devices_do_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_and_other_devices_do_not_count(tmp_path, monkeypatch):
     monkeypatch.setattr(energy, "_SENSOR_S", 0.0)
     supply = {"name": "pmbus", "power1_label": "pin", "power1_input": "500000000",
               "power2_label": "pout1", "power2_input": "450000000"}  # fmt: skip
@@ -162,9 +160,7 @@ def test_parts_and_other_devices_do_not_count(
     assert total(found, energy.metered(found, lambda: None)) == pytest.approx(410)
 
 
-def test_missing_meters_are_named_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_meters_are_named_in_one_sentence(tmp_path, monkeypatch):
     assert "this system has no meter" in why_none(tmp_path)
     root = tree(tmp_path, SERVER)
     assert why_none(root) == ""
@@ -239,9 +235,7 @@ DRAM = f"{CAP}/intel-rapl:0:1/energy_uj"
 CASE = ("loops", "-k", "triad", "--elements", "100000", "-t", "1", "--runs", "3", "-q")
 
 
-def test_energy_of_an_invocation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_energy_of_an_invocation(tmp_path, monkeypatch, capsys):
     # The counter overflows once during the measurement, regardless of its duration.
     root = tree(tmp_path, zone("intel-rapl:0", "package-0", 299_900_000, 300_000_000))
     now_W = 8.0
@@ -268,9 +262,7 @@ def test_energy_of_an_invocation(
     assert row["energy_note"] == "" and set(row) <= set(COLUMNS)
 
 
-def test_invocations_run_until_the_meters_have_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invocations_run_until_the_meters_have_counted(tmp_path, monkeypatch):
     root = tree(tmp_path, zone("intel-rapl:0", "package-0", 0))
     live(monkeypatch, root, {PACKAGE: lambda: 8.0})
     prepared = mk.loops("triad", 4096).prepare()
@@ -288,9 +280,7 @@ def test_invocations_run_until_the_meters_have_counted(
     assert 2 <= len(runs) <= 10 and set(runs) == {0.01}
 
 
-def test_a_meter_that_vanishes_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_meter_that_vanishes_is_named(tmp_path, monkeypatch, capsys):
     files = {**zone("intel-rapl:0", "package-0", 0), **zone("intel-rapl:0:1", "dram", 0)}
     core = f"{CAP}/intel-rapl:0:0/energy_uj"
     root = tree(tmp_path, {**files, **zone("intel-rapl:0:0", "core", 0)})
@@ -316,9 +306,7 @@ def test_a_meter_that_vanishes_is_named(
     assert f"memkern: {note}\n" in err
 
 
-def test_records_say_why_they_have_no_energy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_say_why_they_have_no_energy(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(energy, "ROOT", tmp_path)
     (row,) = measured(capsys, *CASE)
     assert "this system has no meter" in row["energy_note"]
@@ -337,9 +325,7 @@ def test_records_say_why_they_have_no_energy(
     assert "not measured over ranks" in metering.measure(late, 1e-6).note
 
 
-def test_an_interrupt_while_energy_is_measured_keeps_the_samples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_energy_is_measured_keeps_the_samples(tmp_path, monkeypatch):
     def interrupted(meters: object, work: object) -> None:
         raise KeyboardInterrupt
 
@@ -380,9 +366,7 @@ def machine(
     energy.idle_W.cache_clear()
 
 
-def test_from_meters_and_clock_limits_to_figures(
-    machine: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_from_meters_and_clock_limits_to_figures(machine, tmp_path, capsys):
     file = tmp_path / "clocks.json"
     words = ("loops", "-k", "triad", "--elements", "100000", "--threads", "1,2", "--runs", "3")
     output_of(capsys, *words, "--clock-limit", "1000,2500", "-o", str(file), "-q")
@@ -411,9 +395,7 @@ def test_from_meters_and_clock_limits_to_figures(
         assert image.stat().st_size > 10_000
 
 
-def test_from_meters_to_the_energy_of_layouts(
-    machine: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_from_meters_to_the_energy_of_layouts(machine, tmp_path, capsys):
     file = tmp_path / "dw.json"
     words = "dw --lattice 4 4 4 4 --layout RRII,RIRI -t 1 --runs 3"
     output_of(capsys, *words.split(), "-o", str(file), "-q")
@@ -449,7 +431,7 @@ def rows(**more: object) -> pd.DataFrame:
     return pd.DataFrame(found).assign(**more)
 
 
-def test_z_plot_has_a_line_for_each_clock(tmp_path: Path) -> None:
+def test_z_plot_has_a_line_for_each_clock(tmp_path):
     frame = rows(disturbed=lambda frame: frame.index % 5 == 1)
     fig = figures["energy"](frame)
     first, second = fig.axes
@@ -463,7 +445,7 @@ def test_z_plot_has_a_line_for_each_clock(tmp_path: Path) -> None:
     assert save(fig, tmp_path / "z.png").stat().st_size > 10_000
 
 
-def test_what_a_lower_clock_costs_and_saves() -> None:
+def test_what_a_lower_clock_costs_and_saves():
     table = clock_table(rows())
     assert len(table) == 2 * 2 * 4
     row = table[(table["threads"] == 8) & (table["clock_limit"] == 1500)].iloc[0]
@@ -480,11 +462,11 @@ def test_what_a_lower_clock_costs_and_saves() -> None:
         figures["energy-clock"](rows().iloc[:4])
 
 
-def test_figures_of_energy_are_legible() -> None:
+def test_figures_of_energy_are_legible():
     assert_legible(figures["energy"](rows()))
 
 
-def test_readings_are_of_the_meters(tmp_path: Path) -> None:
+def test_readings_are_of_the_meters(tmp_path):
     found = meters(tree(tmp_path, SERVER))
     values: Mapping[str, int | None] = dict(
         zip((meter.name for meter in found), read(found).values, strict=True)

@@ -310,7 +310,7 @@ def test_pinning_does_not_make_another_environment():
 @pytest.mark.parametrize(
     "name, value", [("OMP_PROC_BIND", "true"), ("GOMP_CPU_AFFINITY", str(PROCESSORS[0]))]
 )
-def test_the_openmp_runtime_hides_no_unit(name: str, value: str) -> None:
+def test_the_openmp_runtime_hides_no_unit(name, value):
     program = "from memkern import _memkern; print(*_memkern.topology()['units'])"
     done = python("-c", program, env={**os.environ, name: value})
     assert done.stdout.split() == [str(unit) for unit in _memkern.topology()["units"]]

@@ -14,7 +14,7 @@ from memkern.machine.events import by_units, find, names_of, of_quantity, proces
 
 
 @pytest.mark.parametrize("name", COUNTERS)
-def test_quantities_of_a_processor(tmp_path: Path, name: str) -> None:
+def test_quantities_of_a_processor(tmp_path, name):
     files, expected = COUNTERS[name]
     root = tree(tmp_path, files)
     found = {q: of_quantity(q, rows, root) for q, rows in quantities(root).items()}
@@ -29,7 +29,7 @@ def test_quantities_of_a_processor(tmp_path: Path, name: str) -> None:
         assert all((code.user, code.kernel) == (True, of_sockets) for code in event.codes)
 
 
-def test_both_sockets_and_all_controllers_are_counted(tmp_path: Path) -> None:
+def test_both_sockets_and_all_controllers_are_counted(tmp_path):
     event = find("uncore_imc/cas_count_read/", tree(tmp_path, CASCADE_LAKE))
     assert [(code.type, code.unit) for code in event.codes] == [
         (13, 0), (13, 28), (14, 0), (14, 28)
@@ -41,7 +41,7 @@ def test_both_sockets_and_all_controllers_are_counted(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_terms_are_placed_by_the_format_of_the_unit(tmp_path: Path) -> None:
+def test_terms_are_placed_by_the_format_of_the_unit(tmp_path):
     root = tree(tmp_path, ZEN_4)
     (code,) = find("cpu/event=0x1ab,umask=2/", root).codes
     assert code.config == 0x1_0000_02AB
@@ -52,7 +52,7 @@ def test_terms_are_placed_by_the_format_of_the_unit(tmp_path: Path) -> None:
     ]
 
 
-def test_names_of_the_kernel() -> None:
+def test_names_of_the_kernel():
     (code,) = find("page-faults").codes
     assert (code.type, code.config, code.user, code.kernel) == (1, 2, True, True)
     (code,) = find("cycles").codes
@@ -67,7 +67,7 @@ def test_names_of_the_kernel() -> None:
     assert (code.type, code.config) == (4, 0x1FF1)
 
 
-def test_of_user_code_only() -> None:
+def test_of_user_code_only():
     reduced = events.of_user_code(find("page-faults"))
     assert reduced is not None and reduced.user_only
     assert [(code.user, code.kernel) for code in reduced.codes] == [(True, False)]
@@ -78,12 +78,12 @@ def test_of_user_code_only() -> None:
         assert events.of_user_code(find(name)) is None, name
 
 
-def test_whole_units_know_no_user_code(tmp_path: Path) -> None:
+def test_whole_units_know_no_user_code(tmp_path):
     root = tree(tmp_path, CASCADE_LAKE)
     assert events.of_user_code(find("uncore_imc/cas_count_read/", root)) is None
 
 
-def test_the_kernels_numbers_are_those_of_its_header() -> None:
+def test_the_kernels_numbers_are_those_of_its_header():
     header = Path("/usr/include/linux/perf_event.h").read_text()
     for table, prefix in ((events.SOFTWARE, "SW"), (events.HARDWARE, "HW")):
         for name, (config, _) in table.items():
@@ -110,12 +110,12 @@ def test_the_kernels_numbers_are_those_of_its_header() -> None:
         ("größe", "is unknown"),
     ],
 )
-def test_wrong_names(tmp_path: Path, name: str, culprit: str) -> None:
+def test_wrong_names(tmp_path, name, culprit):
     with refused(culprit):
         find(name, tree(tmp_path, ZEN_4))
 
 
-def test_terms_outside_the_known_words_are_refused(tmp_path: Path) -> None:
+def test_terms_outside_the_known_words_are_refused(tmp_path):
     """Newer kernels have config3, for example for Arm's statistical profiling."""
     unit = "sys/bus/event_source/devices/arm_spe_0"
     tree(tmp_path, {f"{unit}/type": "9\n", f"{unit}/format/inv_event_filter": "config3:0-63\n",
@@ -125,14 +125,14 @@ def test_terms_outside_the_known_words_are_refused(tmp_path: Path) -> None:
             find(name, tmp_path)
 
 
-def test_lists_of_names() -> None:
+def test_lists_of_names():
     assert names_of("cycles, cpu/event=1,umask=2/ ,r1") == ["cycles", "cpu/event=1,umask=2/", "r1"]
     for wrong in ("", "a,,b", "a,", ",a", "cpu/event=1", "a,a"):
         with refused("counters .* (lack a name|need a|name an)"):
             names_of(wrong)
 
 
-def test_another_processor_has_no_quantities(tmp_path: Path) -> None:
+def test_another_processor_has_no_quantities(tmp_path):
     assert quantities(tmp_path) == {}
     assert processor(tmp_path) == ("", -1, -1)
 
@@ -199,7 +199,7 @@ def _models(row: dict[str, str]) -> set[int]:
     return {n for part in row["models"].split() for n in cpu_list(part)}
 
 
-def test_the_table_agrees_with_libpfm4() -> None:
+def test_the_table_agrees_with_libpfm4():
     assert events.why_no_libpfm() == ""
     done = python("-c", ENCODE, *(name for _, _, name in PFM), check=True)
     rows = events._table()
@@ -215,7 +215,7 @@ def test_the_table_agrees_with_libpfm4() -> None:
         assert found & 0xFFFF == event | umask << 8, name
 
 
-def test_every_code_has_a_source() -> None:
+def test_every_code_has_a_source():
     known = {(model, name) for model, name, _ in PFM} | NOT_IN_PFM
     rows = events._table()
     # Both vendors use the same model numbers.
@@ -229,7 +229,7 @@ def test_every_code_has_a_source() -> None:
     assert all(re.match("Intel's perfmon|Linux|LIKWID", row["source"]) for row in rows)
 
 
-def test_names_of_libpfm4_are_found() -> None:
+def test_names_of_libpfm4_are_found():
     # Type and configurations as for perf_event_open.
     program = (
         "import json, os, sys; os.environ['LIBPFM_ENCODE_INACTIVE'] = '1'\n"
@@ -240,7 +240,7 @@ def test_names_of_libpfm4_are_found() -> None:
     assert json.loads(done.stdout)[1:] == [4, 0x1FF1, 0, 0]
 
 
-def test_without_libpfm4_its_names_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_libpfm4_its_names_say_so(monkeypatch):
     monkeypatch.setattr(events, "_LIBRARY", "libnosuch.so.4")
     events._libpfm.cache_clear()
     try:

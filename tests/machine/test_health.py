@@ -181,15 +181,13 @@ CASES = [
 @pytest.mark.parametrize(
     "subject, files, state, text", CASES, ids=[f"{case[0]}-{case[2]}" for case in CASES]
 )
-def test_settings(
-    subject: str, files: dict[str, str | bytes], state: str, text: str, tmp_path: Path
-) -> None:
+def test_settings(subject, files, state, text, tmp_path):
     found = findings(tmp_path, files)[subject]
     assert found.state == state
     assert text in found.text
 
 
-def test_every_state_of_every_setting_is_tested() -> None:
+def test_every_state_of_every_setting_is_tested():
     states: dict[str, set[str]] = {}
     for subject, _, state, _ in CASES:
         states.setdefault(subject, set()).add(state)
@@ -203,7 +201,7 @@ def test_every_state_of_every_setting_is_tested() -> None:
     "names, value, state",
     [(("0",), "1", GOOD), (("0", "1"), "0", GOOD), (("0", "1"), "", UNKNOWN), ((), "1", NOTE)],
 )
-def test_numa_balancing(names: tuple[str, ...], value: str, state: str, tmp_path: Path) -> None:
+def test_numa_balancing(names, value, state, tmp_path):
     files: dict[str, str | bytes] = {
         f"sys/devices/system/node/node{name}/cpulist": name for name in names
     }
@@ -233,21 +231,13 @@ BALLOON = {"sys/bus/vmbus/drivers/hv_balloon/1eccfd72-4b41/x": ""}
         ("balloon", {"sys/bus/x": ""}, {"balloon_inflate": 8}, {"balloon_inflate": 9}, GOOD, "no"),
     ],
 )
-def test_counters_that_grow(
-    subject: str,
-    files: dict[str, str | bytes],
-    before: dict[str, int],
-    after: dict[str, int],
-    state: str,
-    text: str,
-    tmp_path: Path,
-) -> None:
+def test_counters_that_grow(subject, files, before, after, state, text, tmp_path):
     found = findings(tmp_path, files, before, after)[subject]
     assert found.state == state
     assert text in found.text
 
 
-def test_counters_are_read(tmp_path: Path) -> None:
+def test_counters_are_read(tmp_path):
     files = {
         "proc/vmstat": "pswpin 7\nnr_free_pages 12\nbroken\nodd -1\n",
         "proc/stat": "cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n",
@@ -263,11 +253,11 @@ def test_counters_are_read(tmp_path: Path) -> None:
     assert read_counters(tmp_path / "nowhere") == {}
 
 
-def test_an_empty_tree_is_unknown_throughout(tmp_path: Path) -> None:
+def test_an_empty_tree_is_unknown_throughout(tmp_path):
     assert {f.state for f in findings(tmp_path, {}).values()} == {UNKNOWN}
 
 
-def test_garbage_in_any_file_is_no_error(tmp_path: Path) -> None:
+def test_garbage_in_any_file_is_no_error(tmp_path):
     for _, files, _, _ in CASES:
         tree(tmp_path, files)
     paths = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -296,7 +286,7 @@ def test_garbage_in_any_file_is_no_error(tmp_path: Path) -> None:
         ("", math.nan, UNKNOWN),
     ],
 )
-def test_timers(source: str, step_s: float, state: str, tmp_path: Path) -> None:
+def test_timers(source, step_s, state, tmp_path):
     folder = "sys/devices/system/clocksource/clocksource0"
     tree(
         tmp_path,
@@ -315,7 +305,7 @@ def test_timers(source: str, step_s: float, state: str, tmp_path: Path) -> None:
         assert "dmesg" in timer(step_s, 4e-7, root=tmp_path).advice
 
 
-def test_the_verdict() -> None:
+def test_the_verdict():
     good = Finding("swap", GOOD, "none")
     unknown = replace(good, state=UNKNOWN)
     note, bad = Finding("KSM", NOTE, "on", "off"), Finding("steal time", BAD, "9 %", "move")
@@ -330,14 +320,14 @@ def test_the_verdict() -> None:
     assert summary([good, note]) == "fit with reservations"
 
 
-def test_this_machine_tells_something() -> None:
+def test_this_machine_tells_something():
     counters = read_counters(Path("/"))
     found = health.findings(collect(), counters, read_counters(Path("/")))
     assert any(finding.state != UNKNOWN for finding in found)
     assert counters["busy_ticks"] > 0
 
 
-def test_what_the_system_counts_of_its_memory(tmp_path: Path) -> None:
+def test_what_the_system_counts_of_its_memory(tmp_path):
     # A system that reports nothing, and one with a single node, whose pages can't move.
     assert all(math.isnan(n) for n in memory_counters(tmp_path / "nowhere").values())
     one = tree(tmp_path / "one", {"sys/devices/system/node/node0/cpulist": "0"})
@@ -360,9 +350,7 @@ def test_what_the_system_counts_of_its_memory(tmp_path: Path) -> None:
         ({"memory_errors": 5}, {"memory_errors": 6}, BAD, "1 of them while doctor measured"),
     ],
 )
-def test_errors_of_the_memory(
-    tmp_path: Path, before: dict[str, int], after: dict[str, int], state: str, text: str
-) -> None:
+def test_errors_of_the_memory(tmp_path, before, after, state, text):
     found = findings(tmp_path, {}, before, after)["memory errors"]
     assert found.state == state and text in found.text
     assert bool(found.advice) == (state != GOOD)

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from checking import refused
-from machines import MACHINES, Machine, described
+from machines import MACHINES, described
 
 import memkern as mk
 from memkern import _memkern, small
@@ -20,7 +20,7 @@ from memkern.machine import caches, topology
 from memkern.models.layer_conditions import shares
 
 
-def test_the_described_machine_replaces_this_one_until_the_block_ends() -> None:
+def test_the_described_machine_replaces_this_one_until_the_block_ends():
     before = _memkern.topology()
     for machine in MACHINES.values():
         with described(machine):
@@ -34,7 +34,7 @@ def test_the_described_machine_replaces_this_one_until_the_block_ends() -> None:
 
 
 @pytest.mark.usefixtures("this_machine")
-def test_this_machine_is_read() -> None:
+def test_this_machine_is_read():
     found = _memkern.topology()
     assert set(found["units"]) == os.sched_getaffinity(0)
     assert found["cores"] >= 1 and found["packages"] >= 1 and found["numa_nodes"]
@@ -60,7 +60,7 @@ def test_this_machine_is_read() -> None:
         ("one unit", (1, 1, 1, 1)),
     ],
 )
-def test_units_cores_and_nodes_are_counted(name: str, counts: tuple[int, ...]) -> None:
+def test_units_cores_and_nodes_are_counted(name, counts):
     with described(MACHINES[name]):
         found = _memkern.topology()
         nodes = topology.numa_nodes()
@@ -70,7 +70,7 @@ def test_units_cores_and_nodes_are_counted(name: str, counts: tuple[int, ...]) -
     assert [described_here[k] for k in ("threads", "cores", "sockets")] == list(counts[:3])
 
 
-def test_each_unit_has_one_cache_of_each_level(machine: Machine) -> None:
+def test_each_unit_has_one_cache_of_each_level(machine):
     found = _memkern.topology()
     for cache in found["caches"]:
         assert cache["instances"] * cache["shared_by"] == len(found["units"])
@@ -83,7 +83,7 @@ def test_each_unit_has_one_cache_of_each_level(machine: Machine) -> None:
     assert capacity.last_level_cache_B().bit_count() == 1
 
 
-def test_workers_are_placed_close_together_or_far_apart(machine: Machine) -> None:
+def test_workers_are_placed_close_together_or_far_apart(machine):
     found = _memkern.topology()
     cores = dict(zip(found["units"], found["core_of_unit"], strict=True))
     workers = min(2, len(cores))  # more would share units on small machines
@@ -102,13 +102,13 @@ def test_workers_are_placed_close_together_or_far_apart(machine: Machine) -> Non
         assert {unit < half for unit in chosen["spread"]} == {True, False}
 
 
-def test_a_unit_of_another_machine_is_refused(machine: Machine) -> None:
+def test_a_unit_of_another_machine_is_refused(machine):
     absent = len(_memkern.topology()["units"])
     with refused(f"pin names processing unit {absent}, which"):
         mk.stream("copy", elements=64, threads=1, pin=str(absent)).prepare()
 
 
-def test_data_in_memory_exceed_the_caches(machine: Machine) -> None:
+def test_data_in_memory_exceed_the_caches(machine):
     cache_B = capacity.last_level_cache_B()
     assert capacity.beyond_caches_B() >= max(caches.MULTIPLE * cache_B, 2**26)
     for kernel in ("stream.triad", "loops.load"):
@@ -116,7 +116,7 @@ def test_data_in_memory_exceed_the_caches(machine: Machine) -> None:
         assert array_B >= max(caches.MULTIPLE * cache_B, 8 * 10**6)
 
 
-def test_more_memory_than_the_machine_has_is_refused(machine: Machine) -> None:
+def test_more_memory_than_the_machine_has_is_refused(machine):
     available_B, source = _memkern.memory_limit()
     if machine.memory_B is not None:
         assert (available_B, source) == (machine.memory_B, "available memory")
@@ -132,7 +132,7 @@ def test_more_memory_than_the_machine_has_is_refused(machine: Machine) -> None:
         ("interleave", "node 1, which", 4.5e8),
     ],
 )
-def test_more_memory_than_a_node_has_is_refused(numa: str, node: str, most_B: float) -> None:
+def test_more_memory_than_a_node_has_is_refused(numa, node, most_B):
     clusters = MACHINES["NUMA clusters"]
     few_B = 12 * 10**7
     with described(dataclasses.replace(clusters, nodes_B=(4 * 10**9, few_B, 10**9, 10**9))):
@@ -144,7 +144,7 @@ def test_more_memory_than_a_node_has_is_refused(numa: str, node: str, most_B: fl
         mk.stream("copy", footprint_B=1e7, threads=1, numa=numa).prepare()
 
 
-def test_pages_of_4_kib_are_obtained_where_they_are_the_smallest(machine: Machine) -> None:
+def test_pages_of_4_kib_are_obtained_where_they_are_the_smallest(machine):
     case = mk.stream("copy", elements=512, threads=1, pages="4k")
     if machine.page_B > 4096:
         with refused(f"pages '4k' are not available: this machine's base page has {2**16} bytes"):
@@ -153,7 +153,7 @@ def test_pages_of_4_kib_are_obtained_where_they_are_the_smallest(machine: Machin
         assert case.prepare().run(1) > 0
 
 
-def test_instruction_sets_are_those_of_the_machine(machine: Machine) -> None:
+def test_instruction_sets_are_those_of_the_machine(machine):
     with described(None):
         every = topology.supported_isas()
     found = topology.supported_isas()
@@ -164,7 +164,7 @@ def test_instruction_sets_are_those_of_the_machine(machine: Machine) -> None:
     assert {isa for _, isa in case.prepare().native.candidates()} <= set(found)
 
 
-def test_workers_share_the_caches_of_a_level(machine: Machine) -> None:
+def test_workers_share_the_caches_of_a_level(machine):
     found = _memkern.topology()
     workers = len(found["units"])
     per_core = Counter(found["core_of_unit"]).most_common(1)[0][1]
@@ -182,9 +182,7 @@ def with_memory(monkeypatch: pytest.MonkeyPatch, left_B: float) -> None:
     monkeypatch.setattr(capacity, "memory_left", lambda: (left_B, "the limit of a test"))
 
 
-def test_default_sizes_are_four_times_the_caches_where_memory_suffices(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_default_sizes_are_four_times_the_caches_where_memory_suffices(monkeypatch):
     with_memory(monkeypatch, 2.0**35)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -198,9 +196,7 @@ def test_default_sizes_are_four_times_the_caches_where_memory_suffices(
     ("left_B", "parts", "size_B", "held"),
     [(2e9, 1, 2**29, False), (1e9, 2, 2**27, True), (4e8, 1, 2**27, True), (1.0, 1, 1, True)],
 )
-def test_default_sizes_fit_a_small_memory(
-    monkeypatch: pytest.MonkeyPatch, left_B: float, parts: int, size_B: int, held: bool
-) -> None:
+def test_default_sizes_fit_a_small_memory(monkeypatch, left_B, parts, size_B, held):
     with_memory(monkeypatch, left_B)
     with pytest.warns(UserWarning, match=r"limited by the limit of a test\)") as caught:
         assert capacity.beyond_caches_B(parts) == size_B
@@ -208,9 +204,7 @@ def test_default_sizes_fit_a_small_memory(
 
 
 @pytest.mark.parametrize("left_B", [4e8, 1e9, 2e9])
-def test_cases_of_default_sizes_fit_a_small_memory(
-    monkeypatch: pytest.MonkeyPatch, left_B: float
-) -> None:
+def test_cases_of_default_sizes_fit_a_small_memory(monkeypatch, left_B):
     monkeypatch.delenv(small.VARIABLE, raising=False)
     with_memory(monkeypatch, left_B)
     for make, element_B in (
@@ -232,9 +226,7 @@ def test_cases_of_default_sizes_fit_a_small_memory(
 @pytest.mark.parametrize(
     ("quota", "workers"), [(None, 64), (0.5, 1), (1.5, 1), (8.0, 8), (63.9, 63), (64.0, 64)]
 )
-def test_defaults_have_as_many_workers_as_a_quota_carries(
-    monkeypatch: pytest.MonkeyPatch, quota: float | None, workers: int
-) -> None:
+def test_defaults_have_as_many_workers_as_a_quota_carries(monkeypatch, quota, workers):
     found = None if quota is None else Quota(quota, 0.1)
     monkeypatch.setattr(topology, "processor_quota", lambda: found)
     with described(MACHINES["NUMA clusters"]):
@@ -242,7 +234,7 @@ def test_defaults_have_as_many_workers_as_a_quota_carries(
         assert topology.workers_by_quota() == (0 if workers == 64 else workers)
 
 
-def test_cases_of_default_threads_keep_to_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_of_default_threads_keep_to_a_quota(monkeypatch):
     monkeypatch.setattr(topology, "processor_quota", lambda: Quota(1.5, 0.1))
     prepared._warn_once.cache_clear()
     with described(MACHINES["large cache"]):

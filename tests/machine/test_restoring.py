@@ -42,7 +42,7 @@ def wait_until_restored(root: Path, state: Path) -> None:
     wait_until(lambda: registers(root) == BEFORE and not (state / restoring.JOURNAL).exists())
 
 
-def test_the_guardian_waits_for_the_lock_of_a_dying_process(tmp_path: Path) -> None:
+def test_the_guardian_waits_for_the_lock_of_a_dying_process(tmp_path):
     setting = tmp_path / "setting"
     setting.write_text("changed")
     owner = restoring.Owner(os.getpid(), restoring.started(os.getpid()))
@@ -60,7 +60,7 @@ def test_the_guardian_waits_for_the_lock_of_a_dying_process(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("attempt", range(20))
-def test_the_guardian_restores_after_a_kill(tmp_path: Path, state: Path, attempt: int) -> None:
+def test_the_guardian_restores_after_a_kill(tmp_path, state, attempt):
     root = machine(tmp_path)
     process, _ = started(root, HOLD if attempt % 2 else TOGGLE)
     with process:
@@ -73,9 +73,7 @@ def test_the_guardian_restores_after_a_kill(tmp_path: Path, state: Path, attempt
     wait_until_restored(root, state)
 
 
-def test_the_next_process_restores_if_the_guardian_was_killed_too(
-    tmp_path: Path, state: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_next_process_restores_if_the_guardian_was_killed_too(tmp_path, state, capsys):
     root = machine(tmp_path)
     process, guardian = started(root, HOLD)
     with process:
@@ -98,7 +96,7 @@ def left(state: Path, path: Path, value: bytes = b"before") -> Path:
     return state / restoring.JOURNAL
 
 
-def test_measuring_from_python_restores_first(tmp_path: Path, state: Path) -> None:
+def test_measuring_from_python_restores_first(tmp_path, state):
     (setting := tmp_path / "setting").write_text("changed")
     journal = left(state, setting)
     with pytest.warns(UserWarning, match="restored 1 settings of this machine"):
@@ -106,9 +104,7 @@ def test_measuring_from_python_restores_first(tmp_path: Path, state: Path) -> No
     assert setting.read_text() == "before" and not journal.exists()
 
 
-def test_ordinary_users_have_a_journal_without_the_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ordinary_users_have_a_journal_without_the_variable(tmp_path, monkeypatch):
     (setting := tmp_path / "setting").write_text("changed")
     folder = tmp_path / "memkern"
     journal = left(folder, setting)
@@ -128,9 +124,7 @@ def test_ordinary_users_have_a_journal_without_the_variable(
 
 
 @pytest.mark.parametrize("text", ["{", '{"changes": []}', "[]", "\x80", None])
-def test_a_journal_that_is_damaged_is_named(
-    text: str | None, tmp_path: Path, state: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_journal_that_is_damaged_is_named(text, tmp_path, state, capsys):
     """A setting that no longer exists, such as a register of an offline unit, is damage too."""
     journal = left(state, tmp_path / "none" / "setting")
     if text is not None:
@@ -146,7 +140,7 @@ def test_a_journal_that_is_damaged_is_named(
     assert run(capsys, "columns", "kernel")[::2] == (0, "")
 
 
-def test_signals_restore_too(tmp_path: Path, state: Path) -> None:
+def test_signals_restore_too(tmp_path, state):
     root = machine(tmp_path)
     for number in (signal.SIGTERM, signal.SIGINT):
         process, _ = started(root, HOLD)
@@ -155,7 +149,7 @@ def test_signals_restore_too(tmp_path: Path, state: Path) -> None:
         wait_until_restored(root, state)
 
 
-def test_one_process_at_a_time(tmp_path: Path, state: Path) -> None:
+def test_one_process_at_a_time(tmp_path, state):
     root = machine(tmp_path)
     process, _ = started(root, HOLD)
     with process:
@@ -173,9 +167,7 @@ def test_one_process_at_a_time(tmp_path: Path, state: Path) -> None:
     assert registers(root) == BEFORE
 
 
-def test_a_setting_that_keeps_its_value_is_refused_and_all_are_restored(
-    tmp_path: Path, state: Path
-) -> None:
+def test_a_setting_that_keeps_its_value_is_refused_and_all_are_restored(tmp_path, state):
     root = machine(tmp_path)
     changes = switches.prefetchers_off(root)
     vanished = Change("the door", str(tmp_path / "none"), b"1", b"0")
@@ -190,9 +182,7 @@ def test_a_setting_that_keeps_its_value_is_refused_and_all_are_restored(
         assert not (state / restoring.JOURNAL).exists()
 
 
-def test_a_setting_that_vanishes_while_it_is_changed_stays_in_the_journal(
-    tmp_path: Path, state: Path
-) -> None:
+def test_a_setting_that_vanishes_while_it_is_changed_stays_in_the_journal(tmp_path, state):
     root = machine(tmp_path)
     lost = pytest.warns(UserWarning, match=r"not restored: .*cpu/1/msr: No such file")
     with lost, changed(switches.prefetchers_off(root)):
@@ -241,7 +231,7 @@ def test_what_may_not_be_read_or_written_is_refused(
     )
 
 
-def test_a_setting_that_is_changed_twice_has_its_first_value_again(tmp_path: Path) -> None:
+def test_a_setting_that_is_changed_twice_has_its_first_value_again(tmp_path):
     file = tmp_path / "setting"
     file.write_text("1")
     changes = [Change("it", str(file), b"2", b"1"), Change("it", str(file), b"3", b"2")]
@@ -250,7 +240,7 @@ def test_a_setting_that_is_changed_twice_has_its_first_value_again(tmp_path: Pat
     assert file.read_text() == "1"
 
 
-def test_a_journal_that_others_could_write_is_refused(tmp_path: Path, state: Path) -> None:
+def test_a_journal_that_others_could_write_is_refused(tmp_path, state):
     root = machine(tmp_path)
     state.mkdir(mode=0o777)
     state.chmod(0o777)

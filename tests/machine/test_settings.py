@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("state")
 
 
 @pytest.mark.parametrize("name", REGISTERS)
-def test_prefetchers_are_off_in_the_context_only(tmp_path: Path, name: str, state: Path) -> None:
+def test_prefetchers_are_off_in_the_context_only(tmp_path, name, state):
     root = machine(tmp_path, name)
     bits = REGISTERS[name][2]
     with changed(switches.prefetchers_off(root)):
@@ -43,7 +43,7 @@ def test_prefetchers_are_off_in_the_context_only(tmp_path: Path, name: str, stat
     assert not (state / restoring.JOURNAL).exists()
 
 
-def test_machines_without_the_registers(tmp_path: Path) -> None:
+def test_machines_without_the_registers(tmp_path):
     with refused("no register is published for this processor .of unknown vendor"):
         switches.prefetchers_off(tmp_path)
     root = tree(tmp_path / "a", {**CASCADE_LAKE, f"{CPU}/online": "0-1\n"})
@@ -55,7 +55,7 @@ def test_machines_without_the_registers(tmp_path: Path) -> None:
         switches.prefetchers_off(root)
 
 
-def test_clock_limits(tmp_path: Path) -> None:
+def test_clock_limits(tmp_path):
     root = tree(tmp_path / "m", POLICIES)
 
     def limits() -> list[list[int]]:
@@ -101,7 +101,7 @@ def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return limits
 
 
-def test_the_clock_of_a_gpu_is_limited_in_the_context_only(nvml: Path) -> None:
+def test_the_clock_of_a_gpu_is_limited_in_the_context_only(nvml):
     with changed(switches.gpu_clock_limit(1500, "cuda:0")):
         assert nvml.read_text() == "210,1500"
     assert nvml.read_text() == "none"
@@ -109,9 +109,7 @@ def test_the_clock_of_a_gpu_is_limited_in_the_context_only(nvml: Path) -> None:
         switches.gpu_clock_limit(2000, "cuda:0")
 
 
-def test_the_clock_of_a_gpu_may_not_be_limited(
-    nvml: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: Path
-) -> None:
+def test_the_clock_of_a_gpu_may_not_be_limited(nvml, monkeypatch, tmp_path, state):
     def limit(culprit: str) -> None:
         changes = switches.gpu_clock_limit(1500, "cuda:0")
         with refused(culprit), changed(changes):
@@ -140,9 +138,7 @@ with settings.changed([change]):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_the_clock_of_a_gpu_is_restored_after_a_signal(
-    nvml: Path, state: Path, tmp_path: Path, number: int
-) -> None:
+def test_the_clock_of_a_gpu_is_restored_after_a_signal(nvml, state, tmp_path, number):
     process, _ = started(tmp_path, HOLD_GPU % BUS)
     with process:
         assert nvml.read_text() == "210,1500"
@@ -158,7 +154,7 @@ WAYS = {
 }  # fmt: skip
 
 
-def test_cache_ways(tmp_path: Path) -> None:
+def test_cache_ways(tmp_path):
     root = tree(tmp_path / "m", WAYS)
     with changed(switches.cache_ways(4, root)):
         assert (root / RESCTRL / "schemata").read_text() == "L3:0=f;1=f\n"
@@ -176,9 +172,7 @@ def test_cache_ways(tmp_path: Path) -> None:
         switches.cache_ways(4, root)
 
 
-def test_options_change_the_machine_while_samples_are_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_change_the_machine_while_samples_are_taken(tmp_path, monkeypatch, capsys):
     root = machine(tmp_path)
     monkeypatch.setattr(settings, "ROOT", root)
     seen = []
@@ -202,9 +196,7 @@ def test_options_change_the_machine_while_samples_are_taken(
 
 
 @pytest.mark.parametrize("name", once_a_kind(REGISTERS))
-def test_from_registers_to_the_figure(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_from_registers_to_the_figure(name, tmp_path, monkeypatch, capsys):
     root = machine(tmp_path / "machine", name)
     monkeypatch.setattr(settings, "ROOT", root)
     native, bits = sampling.sample, REGISTERS[name][2]
@@ -272,7 +264,7 @@ if ranks().number == 0:
 """
 
 
-def test_ranks_of_a_host_change_its_settings_once(tmp_path: Path, state: Path) -> None:
+def test_ranks_of_a_host_change_its_settings_once(tmp_path, state):
     root = machine(tmp_path / "machine")
     program = tmp_path / "ranks.py"
     program.write_text(RANKS.replace('ROOT"', f'{root}"'))
@@ -289,9 +281,7 @@ def test_ranks_of_a_host_change_its_settings_once(tmp_path: Path, state: Path) -
     assert "msr does not exist (as root: modprobe msr)" in over_ranks()
 
 
-def test_info_tells_what_can_be_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_info_tells_what_can_be_changed(tmp_path, monkeypatch, capsys):
     def told() -> list[str]:
         out, _ = output_of(capsys, "info")
         rows = {line[:17].strip(): line[18:] for line in out.splitlines()}
@@ -310,9 +300,7 @@ def test_info_tells_what_can_be_changed(
     ]
 
 
-def test_options_are_refused_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_are_refused_in_one_sentence(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(settings, "ROOT", tmp_path)
     for option, value, reason in (
         ("--prefetchers", "off", "the prefetchers can't be switched"),

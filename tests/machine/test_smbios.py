@@ -1,7 +1,6 @@
 """Memory modules in SMBIOS tables, which are built here, and in EDAC's folders."""
 
 import struct
-from pathlib import Path
 
 import pytest
 from checking import tree
@@ -10,7 +9,7 @@ from smbios_tables import END, TWO_CHANNELS, slot
 from memkern.machine.smbios import TABLE, columns, edac_channels, parse, population
 
 
-def test_two_populated_channels_and_an_empty_slot(tmp_path: Path) -> None:
+def test_two_populated_channels_and_an_empty_slot(tmp_path):
     found = population(tree(tmp_path, {TABLE: TWO_CHANNELS}))
     assert found is not None
     assert [m.locator for m in found.modules] == ["DIMM_A1", "DIMM_B1"]
@@ -23,7 +22,7 @@ def test_two_populated_channels_and_an_empty_slot(tmp_path: Path) -> None:
     assert found.peak_GBps == pytest.approx(2 * 2933e6 * 8 / 1e9)
 
 
-def test_a_channel_without_a_module_is_counted(tmp_path: Path) -> None:
+def test_a_channel_without_a_module_is_counted(tmp_path):
     table = slot() + slot(0, "DIMM_B1") + END
     found = population(tree(tmp_path, {TABLE: table}))
     assert found is not None and (found.channels, found.empty_channels) == (1, 1)
@@ -42,9 +41,7 @@ def test_a_channel_without_a_module_is_counted(tmp_path: Path) -> None:
         ([("PROC 1 DIMM 1", ""), ("PROC 1 DIMM 8", "")], 2),
     ],
 )
-def test_channels_are_counted_by_names(
-    names: list[tuple[str, str]], channels: int, tmp_path: Path
-) -> None:
+def test_channels_are_counted_by_names(names, channels, tmp_path):
     table = b"".join(slot(locator=locator, bank=bank) for locator, bank in names) + END
     found = population(tree(tmp_path, {TABLE: table}))
     assert found is not None and found.channels == channels
@@ -52,7 +49,7 @@ def test_channels_are_counted_by_names(
     assert found.counted_by.startswith(wanted)
 
 
-def test_sizes_and_speeds_of_other_ranges() -> None:
+def test_sizes_and_speeds_of_other_ranges():
     (large,) = parse(slot(0x7FFF, extended_B=2**37) + END)
     assert large.size_B == 2**37
     (small,) = parse(slot(0x8000 | 512) + END)
@@ -65,12 +62,12 @@ def test_sizes_and_speeds_of_other_ranges() -> None:
     assert (module.rated_MTs, module.configured_MTs) == (70000, 66000)
 
 
-def test_older_tables_have_no_configured_speed() -> None:
+def test_older_tables_have_no_configured_speed():
     (module,) = parse(slot(length=0x1B) + END)
     assert (module.rated_MTs, module.configured_MTs, module.locator) == (3200, 0, "DIMM_A1")
 
 
-def test_stacked_memory_has_no_known_peak(tmp_path: Path) -> None:
+def test_stacked_memory_has_no_known_peak(tmp_path):
     found = population(tree(tmp_path, {TABLE: slot(kind=0x20) + END}))
     assert found is not None and found.channels == 1 and found.peak_GBps is None
 
@@ -83,20 +80,20 @@ def test_stacked_memory_has_no_known_peak(tmp_path: Path) -> None:
     ],
     ids=["truncated", "in a structure", "one byte", "wrong length", "garbage", "no end of texts"],
 )  # fmt: skip
-def test_damaged_tables_are_refused(table: bytes, tmp_path: Path) -> None:
+def test_damaged_tables_are_refused(table, tmp_path):
     with pytest.raises(ValueError):
         parse(table)
     assert population(tree(tmp_path, {TABLE: table})) is None
 
 
-def test_no_table_and_no_edac(tmp_path: Path) -> None:
+def test_no_table_and_no_edac(tmp_path):
     found = population(tmp_path)
     assert found is not None
     assert (found.modules, found.channels, found.speed_MTs) == ((), 0, 0)
     assert found.peak_GBps is None
 
 
-def test_edac_counts_channels(tmp_path: Path) -> None:
+def test_edac_counts_channels(tmp_path):
     mc = "sys/devices/system/edac/mc"
     files = {
         f"{mc}/mc0/dimm0/dimm_location": "channel 0 slot 0 \n", f"{mc}/mc0/dimm0/size": "32768\n",
@@ -114,7 +111,7 @@ def test_edac_counts_channels(tmp_path: Path) -> None:
     assert found.peak_GBps == pytest.approx(3 * 2933e6 * 8 / 1e9)
 
 
-def test_an_environment_has_channels_rate_and_peak(tmp_path: Path) -> None:
+def test_an_environment_has_channels_rate_and_peak(tmp_path):
     assert columns(population(tree(tmp_path / "two", {TABLE: TWO_CHANNELS}))) == {
         "channels": 2,
         "counted_by": "by the names of the slots",

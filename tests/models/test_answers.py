@@ -25,7 +25,7 @@ CHASE = {
 }  # fmt: skip
 
 
-def test_without_a_range_that_decides_there_is_no_verdict() -> None:
+def test_without_a_range_that_decides_there_is_no_verdict():
     text = health_sentence([COPY])
     assert text.startswith(
         "copy 40 GB/s: no verdict, since no value of this processor is published"
@@ -65,7 +65,7 @@ def test_without_a_range_that_decides_there_is_no_verdict() -> None:
 EPYC = {"machine": {"model": "AMD EPYC 7742 64-Core Processor", "cores": 64, "sockets": 1}}
 
 
-def test_values_of_the_same_processor_are_preferred_if_not_disturbed() -> None:
+def test_values_of_the_same_processor_are_preferred_if_not_disturbed():
     record = {**COPY, "kernel": "stream.triad", "variant": "nt", "threads": 64}
     known = expected("triad", EPYC, 64)
     assert known is not None and known.published and not known.shared
@@ -88,7 +88,7 @@ def test_values_of_the_same_processor_are_preferred_if_not_disturbed() -> None:
     assert "worse than is usual" in text and "no sign of a fault" in text
 
 
-def test_latency_is_compared_with_published_ones() -> None:
+def test_latency_is_compared_with_published_ones():
     text = health_sentence([CHASE, {**CHASE, "ns_per_access": 1.0, "caches_multiple": 0.1}])
     assert text == (
         "latency of memory 120 ns: no verdict, since no value of this processor is published"
@@ -118,7 +118,7 @@ def test_latency_is_compared_with_published_ones() -> None:
         ({"backend": "cuda"}, "no value is known to compare it with"),
     ],
 )
-def test_why_health_can_not_be_told(changes: dict[str, Any], why: str) -> None:
+def test_why_health_can_not_be_told(changes, why):
     text = health_sentence([COPY | changes])
     assert why in text and "healthy can't be told" in text
 
@@ -129,7 +129,7 @@ BOUND: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_the_bound_is_told_with_its_share_and_advice() -> None:
+def test_the_bound_is_told_with_its_share_and_advice():
     text = limit_sentence([BOUND])
     assert text.startswith("bound by memory: 50% of the roofline by host, 2026-01-01; try more")
     near = [{**BOUND, "roofline_min_fraction": share} for share in (0.95, 0.85)]
@@ -145,12 +145,12 @@ def test_the_bound_is_told_with_its_share_and_advice() -> None:
     assert "was faster than in host" in unknown and "measure that file again" in unknown
 
 
-def test_why_a_bound_can_not_be_told() -> None:
+def test_why_a_bound_can_not_be_told():
     assert limit_sentence([{**BOUND, "bound": ""}]).endswith("no record has a roofline")
     assert limit_sentence([{**BOUND, "disturbed": True}]).endswith("all records are disturbed")
 
 
-def test_differences_from_a_peer_are_told() -> None:
+def test_differences_from_a_peer_are_told():
     row = {**COPY, "variant": "nt", "isa": "avx2", "pages": "thp", "pin": "0,1"}
     text = peer_sentence("STREAM", [row, row], "both take the shortest time")
     assert text == (

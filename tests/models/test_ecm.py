@@ -53,7 +53,7 @@ def transfers_of(kernel, statement="", **options):
 @pytest.mark.parametrize(
     "row", reference.rows("alappat2021-kernels"), ids=lambda row: row["kernel"] + row["statement"]
 )
-def test_the_published_loops(row) -> None:
+def test_the_published_loops(row):
     moved = transfers_of(row["kernel"], row["statement"])
     model = A64FX.model_of()
     assert model.predict(moved, at="L1").cycles == row["pred_l1"]
@@ -62,7 +62,7 @@ def test_the_published_loops(row) -> None:
     assert difference <= max(0.1, 0.035 * row["pred_mem"]) + 1e-9
 
 
-def test_a_crs_row_with_27_nonzeros() -> None:
+def test_a_crs_row_with_27_nonzeros():
     fma = A64FX.instruction("fma").latency_cycles.value
     reduction = A64FX.instruction("horizontal add").latency_cycles.value
     core = crs_row_cycles(27, LANES, fma, reduction)
@@ -77,7 +77,7 @@ def test_a_crs_row_with_27_nonzeros() -> None:
     assert predicted.saturating_cores is None
 
 
-def test_the_rows_of_sparse_formats() -> None:
+def test_the_rows_of_sparse_formats():
     assert crs_row_cycles(1, 8, 9, 49) == 9 + 49
     assert crs_row_cycles(64, 8, 9, 49, step=6) == 8 * 9 + 49
     # Two accumulators: four steps each, and one more addition.
@@ -90,7 +90,7 @@ def test_the_rows_of_sparse_formats() -> None:
         sell_column_cycles(8, 8, -1, 6)
 
 
-def test_only_hypothesis_d_explains_the_published_loops() -> None:
+def test_only_hypothesis_d_explains_the_published_loops():
     rows = reference.rows("alappat2021-kernels")
     moved = [transfers_of(row["kernel"], row["statement"]) for row in rows]
     errors = {}
@@ -115,7 +115,7 @@ def test_only_hypothesis_d_explains_the_published_loops() -> None:
 @pytest.mark.parametrize(
     ("kernel", "stores"), [("load", 0), ("copy", 64), ("triad", 64), ("daxpy", 64), ("init", 64)]
 )
-def test_c_and_d_differ_by_the_stores_to_memory(kernel, stores) -> None:
+def test_c_and_d_differ_by_the_stores_to_memory(kernel, stores):
     c, d = (
         A64FX.model_of(hypotheses(LEVELS)[name], "apart").predict(transfers_of(f"loops.{kernel}"))
         for name in "cd"
@@ -125,7 +125,7 @@ def test_c_and_d_differ_by_the_stores_to_memory(kernel, stores) -> None:
     assert c.bound == d.bound == "L2"
 
 
-def test_memory_hides_all_other_transfers_if_it_takes_longest() -> None:
+def test_memory_hides_all_other_transfers_if_it_takes_longest():
     moved = {"L1": Transfer(128, 64), "L2": Transfer(128, 64), "memory": Transfer(1024, 0)}
     predicted = A64FX.model_of().predict(moved)
     assert predicted.data == pytest.approx(1024 * 2.2 / 227)
@@ -136,7 +136,7 @@ def test_memory_hides_all_other_transfers_if_it_takes_longest() -> None:
 
 
 @pytest.mark.parametrize("layout", ["RIRI", "RRII"])
-def test_all_bytes_of_memory_have_one_bandwidth_in_the_paper(layout) -> None:
+def test_all_bytes_of_memory_have_one_bandwidth_in_the_paper(layout):
     cuts = (1, 1, 2, 2) if layout == "RIRI" else (1, 2, 2, 2)
     moved = LayerConditions((24,) * 4, 8, cuts, layout=layout).transfers(LEVELS, A64FX.caches)
     assert moved["memory"] == (1488 - 192, 192)
@@ -163,7 +163,7 @@ def test_all_bytes_of_memory_have_one_bandwidth_in_the_paper(layout) -> None:
 
 
 @pytest.mark.parametrize("ls", [8, 12, 16])
-def test_the_domain_wall_follows_from_layer_conditions(ls: int) -> None:
+def test_the_domain_wall_follows_from_layer_conditions(ls):
     conditions = LayerConditions((24, 24, 24, 24), ls, cuts=(1, 2, 2, 2), layout="RRII", threads=12)
     moved = conditions.transfers(LEVELS, A64FX.caches)
     behind = conditions.site_B(A64FX.caches[1]["size_B"], 12)
@@ -182,7 +182,7 @@ def test_the_domain_wall_follows_from_layer_conditions(ls: int) -> None:
 # Memory and several cores
 
 
-def test_stores_follow_from_loads_and_a_triad() -> None:
+def test_stores_follow_from_loads_and_a_triad():
     store = store_GBps(227, 213)
     assert 1 / (0.75 / 227 + 0.25 / store) == pytest.approx(213)
     model = A64FX.model_of()
@@ -206,7 +206,7 @@ def simple(cores=4, domains=1, limit_B=3.0):
     return Ecm(levels, Overlap("max", ("L1", "memory")), 1.0, cores, domains)
 
 
-def test_cores_scale_to_the_limit() -> None:
+def test_cores_scale_to_the_limit():
     line = {"L1": Transfer(64.0, 0.0), "memory": Transfer(64.0, 0.0)}
     predicted = simple(limit_B=2.5).predict(line)
     assert predicted.limit == pytest.approx(64 / 2.5)
@@ -219,12 +219,12 @@ def test_cores_scale_to_the_limit() -> None:
     assert simple(limit_B=3.0).predict(line).saturating_cores == 3
 
 
-def test_loads_and_stores_share_the_limit_of_a_domain() -> None:
+def test_loads_and_stores_share_the_limit_of_a_domain():
     copy = {"L1": Transfer(64.0, 64.0), "memory": Transfer(128.0, 64.0)}
     assert simple(limit_B=3.0).predict(copy).limit == pytest.approx(192 / 3)
 
 
-def test_no_saturation_within_a_domain() -> None:
+def test_no_saturation_within_a_domain():
     line = {"L1": Transfer(64.0, 0.0), "memory": Transfer(64.0, 0.0)}
     predicted = simple(cores=4, domains=2, limit_B=4.5).predict(line)
     assert predicted.saturating_cores is None
@@ -233,7 +233,7 @@ def test_no_saturation_within_a_domain() -> None:
         assert rates == pytest.approx(list(range(1, 9)))
 
 
-def test_domains_add() -> None:
+def test_domains_add():
     line = {"L1": Transfer(64.0, 0.0), "memory": Transfer(64.0, 0.0)}
     predicted = simple(cores=4, domains=3, limit_B=2.0).predict(line)
     rates = [predicted.bandwidth_GBps(n) for n in range(1, 13)]
@@ -244,13 +244,13 @@ def test_domains_add() -> None:
         predicted.cycles_of(1, "naive")
 
 
-def test_the_triad_of_unlimited_transfers_is_unlimited() -> None:
+def test_the_triad_of_unlimited_transfers_is_unlimited():
     assert EcmLevel("memory", math.inf, math.inf, 2.0, 2.0).triad == (math.inf, 2.0)
     level = A64FX.model_of().levels[-1]
     assert level.triad == pytest.approx((213 / 2.2, 213 / 2.2))
 
 
-def test_a_shared_cache_limits_as_well() -> None:
+def test_a_shared_cache_limits_as_well():
     # 12 cores with 64 bytes per cycle each share the 512 bytes per cycle of L2.
     predicted = A64FX.model_of().predict(transfers_of("loops.load"), at="L2")
     assert predicted.limits == {"L1": 0.0, "L2": 64 / 512}
@@ -263,7 +263,7 @@ def test_a_shared_cache_limits_as_well() -> None:
     st.floats(0.0, 1e4),
     st.integers(1, 16),
 )
-def test_limited_scaling_never_passes_the_limit(bytes_B, core, cores) -> None:
+def test_limited_scaling_never_passes_the_limit(bytes_B, core, cores):
     model = A64FX.model_of()
     moved = {
         "L1": Transfer(64.0, 64.0),
@@ -281,7 +281,7 @@ def test_limited_scaling_never_passes_the_limit(bytes_B, core, cores) -> None:
 # Bad input
 
 
-def test_numbers_out_of_range_are_refused() -> None:
+def test_numbers_out_of_range_are_refused():
     model = A64FX.model_of()
     good = transfers_of("loops.copy")
     with refused("^at 'L3' is not one of L1, L2, memory"):
@@ -310,7 +310,7 @@ def test_numbers_out_of_range_are_refused() -> None:
 # Transfers
 
 
-def test_non_temporal_stores_cross_two_boundaries() -> None:
+def test_non_temporal_stores_cross_two_boundaries():
     moved = Traffic(read=8.0, write=8.0).transfers(("L1", "L2", "L3", "memory"), bypass=True)
     assert moved == {
         "L1": (8, 8),
@@ -338,7 +338,7 @@ def reads_per_point(rows, columns, held):
 
 
 @pytest.mark.parametrize("columns", [20, 50])
-def test_the_stencil_against_a_simulated_cache(columns) -> None:
+def test_the_stencil_against_a_simulated_cache(columns):
     conditions = StencilConditions(40, columns)
     enough, little = 6 * columns, columns
     assert conditions.holds(8 * enough)
@@ -350,7 +350,7 @@ def test_the_stencil_against_a_simulated_cache(columns) -> None:
         assert reads_per_point(40, columns, held) == pytest.approx(reads, rel=0.06)
 
 
-def test_threads_share_the_room_for_rows() -> None:
+def test_threads_share_the_room_for_rows():
     alone, both = StencilConditions(1000, 100), StencilConditions(1000, 100, threads=2)
     cache_B = 6 * 100 * 8
     assert alone.holds(cache_B, sharing=2)  # the other thread does not exist
@@ -362,7 +362,7 @@ def test_threads_share_the_room_for_rows() -> None:
     assert StencilConditions(9, 9, write_factor=1).transfer(2**20) == (8, 8)
 
 
-def test_bad_numbers_of_the_stencil_are_refused() -> None:
+def test_bad_numbers_of_the_stencil_are_refused():
     with refused("rows must be at least 1"):
         StencilConditions(0, 10)
     with refused("write_factor"):
@@ -373,7 +373,7 @@ def test_bad_numbers_of_the_stencil_are_refused() -> None:
         StencilConditions(10, 10).transfers(LEVELS, [])
 
 
-def test_the_stencil_derives_its_condition_from_caches() -> None:
+def test_the_stencil_derives_its_condition_from_caches():
     caches = [{"level": 1, "size_B": 32 * 2**10}, {"level": 2, "size_B": 2**20, "shared_by": 1}]
     case = mk.case("loops.stencil", rows=100, columns=1000, variant="simd", threads=1)
     # Three rows are 24 KB: more than half of L1, less than half of L2.

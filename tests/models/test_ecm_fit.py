@@ -53,7 +53,7 @@ def measured(model, kernels=tuple(LOOPS)):
 
 
 @pytest.mark.parametrize("name", ["none", "c", "L1 load + max(L1 store, L2) + max(L3, memory)"])
-def test_bandwidths_are_found_again(name) -> None:
+def test_bandwidths_are_found_again(name):
     overlap = hypotheses(LEVELS)[name]
     truth = machine(overlap)
     fitted = [loop for loop in measured(truth) if loop.kernel in FITTED]
@@ -67,7 +67,7 @@ def test_bandwidths_are_found_again(name) -> None:
         assert predicted == pytest.approx(loop.cycles, rel=0.01)
 
 
-def test_stores_in_l1_take_time_even_where_loops_with_stores_are_faster() -> None:
+def test_stores_in_l1_take_time_even_where_loops_with_stores_are_faster():
     overlap = hypotheses(LEVELS)["none"]
     loops = [
         dataclasses.replace(loop, cycles=loop.transfers["L1"].load_B / 160 or 1.0)
@@ -80,7 +80,7 @@ def test_stores_in_l1_take_time_even_where_loops_with_stores_are_faster() -> Non
     assert init.predicted.cycles > 0
 
 
-def test_the_right_hypothesis_is_among_the_best() -> None:
+def test_the_right_hypothesis_is_among_the_best():
     truth = machine(hypotheses(LEVELS)["none"])
     found = fit_ecm(measured(truth), 2.5)
     assert found.errors["none"] < 1e-3
@@ -95,7 +95,7 @@ def test_the_right_hypothesis_is_among_the_best() -> None:
     assert all(row.fitted == (row.loop.kernel in FITTED) for row in only.rows)
 
 
-def test_the_time_in_l1_is_the_time_in_the_core() -> None:
+def test_the_time_in_l1_is_the_time_in_the_core():
     truth = machine(hypotheses(LEVELS)["none"])
     rows = measured(truth)
     slow = [
@@ -109,7 +109,7 @@ def test_the_time_in_l1_is_the_time_in_the_core() -> None:
     assert daxpy["L2"].predicted.bound == "core"
 
 
-def test_the_time_in_the_core_of_a_loop_in_l1_is_that_of_its_loads_and_stores() -> None:
+def test_the_time_in_the_core_of_a_loop_in_l1_is_that_of_its_loads_and_stores():
     rows = measured(machine(hypotheses(LEVELS)["none"]))
     # A vector of 64 bytes is stored in four cycles, and loaded in half a cycle.
     units = EcmLevel("instructions", 128.0, 16.0)
@@ -122,7 +122,7 @@ def test_the_time_in_the_core_of_a_loop_in_l1_is_that_of_its_loads_and_stores() 
     assert init["L2"].predicted.core == init["L1"].loop.cycles
 
 
-def test_disturbed_loops_are_shown_but_neither_fitted_nor_judged() -> None:
+def test_disturbed_loops_are_shown_but_neither_fitted_nor_judged():
     rows = measured(machine(hypotheses(LEVELS)["none"]))
     odd = dataclasses.replace(rows[-1], cycles=1e3, disturbed=True)
     found = fit_ecm([*rows[:-1], odd], 2.5)
@@ -133,7 +133,7 @@ def test_disturbed_loops_are_shown_but_neither_fitted_nor_judged() -> None:
     assert all(not row.loop.disturbed for row in found.rows)
 
 
-def test_known_reasons_of_errors() -> None:
+def test_known_reasons_of_errors():
     model = machine(hypotheses(LEVELS)["none"])
     moved = Traffic(read=64, write=64, write_allocate=64).transfers(LEVELS)
 
@@ -158,7 +158,7 @@ def test_known_reasons_of_errors() -> None:
     assert judged("loops.daxpy", "L3", 0.2, spread=math.nan).reason == ""
 
 
-def test_loops_whose_loads_take_no_time_are_not_as_fast_as_their_loads() -> None:
+def test_loops_whose_loads_take_no_time_are_not_as_fast_as_their_loads():
     truth = machine(hypotheses(LEVELS)["none"])
     free = EcmLevel("L2", math.inf, COSTS["L2"][1])
     model = dataclasses.replace(truth, levels=(truth.levels[0], free, *truth.levels[2:]))
@@ -169,7 +169,7 @@ def test_loops_whose_loads_take_no_time_are_not_as_fast_as_their_loads() -> None
     assert Judged(loop, predicted, False).reason == ""
 
 
-def test_the_three_loops_are_needed_in_each_level() -> None:
+def test_the_three_loops_are_needed_in_each_level():
     rows = measured(machine(hypotheses(LEVELS)["none"]))
     without = [row for row in rows if (row.kernel, row.level) != ("loops.copy", "L3")]
     with refused("needs an undisturbed loops.copy with its data in L3"):
@@ -204,7 +204,7 @@ def results(*records):
     return ResultSet(list(records), [np.empty(0)] * len(records), {"here": {"machine": machine}})
 
 
-def test_records_give_loops() -> None:
+def test_records_give_loops():
     (loop,), clock = loop_times(results(record(), record(threads=2), record(valid=False)))
     assert clock == 2.5
     assert (loop.kernel, loop.level, loop.spread) == ("loops.copy", "L2", 0.01)
@@ -216,7 +216,7 @@ def test_records_give_loops() -> None:
     assert big.level == "memory"
 
 
-def test_records_without_transfers_are_refused() -> None:
+def test_records_without_transfers_are_refused():
     bare = {key: value for key, value in record().items() if not key.endswith("_B")}
     with refused("no record of one core"):
         loop_times(results({**bare, "footprint_B": 1}))
@@ -226,7 +226,7 @@ def test_records_without_transfers_are_refused() -> None:
         loop_times(results(record(), record(environment_id="other")))
 
 
-def test_two_sizes_in_l1_give_the_cycles_by_which_they_differ() -> None:
+def test_two_sizes_in_l1_give_the_cycles_by_which_they_differ():
     # Each invocation has an overhead of 500 cycles.
     def sized(vectors, name):
         seconds = (2 * vectors + 500) / 2.5e9
@@ -249,7 +249,7 @@ def test_two_sizes_in_l1_give_the_cycles_by_which_they_differ() -> None:
     assert alone.cycles == pytest.approx(2 + 500 / 300)
 
 
-def test_the_limits_of_a_domain() -> None:
+def test_the_limits_of_a_domain():
     rows = [
         record(kernel=kernel, threads=threads, memory_load_B=load, memory_store_B=store,
                time_min_s=1e-9)
@@ -273,7 +273,7 @@ def test_the_limits_of_a_domain() -> None:
         with_domain(model, 4.0, 6.0, 2, 1)
 
 
-def test_loops_on_several_cores_are_judged_by_the_limit_of_the_domain() -> None:
+def test_loops_on_several_cores_are_judged_by_the_limit_of_the_domain():
     found = fit_ecm(measured(machine(hypotheses(LEVELS)["none"])), 2.5)
     single = {row.loop.kernel: row for row in found.rows if row.loop.level == "memory"}
 

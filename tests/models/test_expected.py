@@ -63,14 +63,14 @@ def figure(name: str, value: float, **record: Any) -> FigureOfMerit:
 # The tables.
 
 
-def test_every_row_has_its_source() -> None:
+def test_every_row_has_its_source():
     for row in PROCESSORS + FIGURES + GENERATIONS:
         assert row["title"], row
         assert re.match("https?://", row["address"]), row
         assert re.fullmatch(r"\d{4}-\d\d-\d\d", row["read"]), row
 
 
-def test_specifications_are_of_different_processors_whose_names_match() -> None:
+def test_specifications_are_of_different_processors_whose_names_match():
     assert len({row["processor"] for row in PROCESSORS}) == len(PROCESSORS)
     for row in PROCESSORS:
         named = [each["processor"] for each in PROCESSORS if each["match"]]
@@ -86,7 +86,7 @@ def test_specifications_are_of_different_processors_whose_names_match() -> None:
         assert re.fullmatch(r"(\d+-\d+)?", row["steppings"])
 
 
-def test_figures_are_of_many_models_and_below_the_peak() -> None:
+def test_figures_are_of_many_models_and_below_the_peak():
     known = {row["processor"]: row for row in PROCESSORS}
     assert {row["processor"] for row in FIGURES} <= set(known)
     assert len({row["processor"] for row in FIGURES}) >= 25
@@ -109,7 +109,7 @@ def test_figures_are_of_many_models_and_below_the_peak() -> None:
     assert compared > 100
 
 
-def test_gathers_are_those_of_the_published_table() -> None:
+def test_gathers_are_those_of_the_published_table():
     raw = {
         (row["pattern"], row["bandwidth_GBps"])
         for row in reference.rows("lavin2020")
@@ -123,7 +123,7 @@ def test_gathers_are_those_of_the_published_table() -> None:
         assert any(math.isclose(row["value"], value, rel_tol=1e-3) for value in values), row
 
 
-def test_a_row_states_a_value_by_socket_core_and_channel() -> None:
+def test_a_row_states_a_value_by_socket_core_and_channel():
     (source,) = [
         each for each in _published() if (each.processor, each.value) == ("Fujitsu A64FX", 227.0)
     ]
@@ -133,7 +133,7 @@ def test_a_row_states_a_value_by_socket_core_and_channel() -> None:
     assert unknown.cores is None
 
 
-def test_most_sources_of_a_processor_agree_within_the_margins() -> None:
+def test_most_sources_of_a_processor_agree_within_the_margins():
     groups = defaultdict(list)
     for source in _published():
         if source.unit == "GB/s" and source.cores != 1 and source.memory:
@@ -144,7 +144,7 @@ def test_most_sources_of_a_processor_agree_within_the_margins() -> None:
     assert sum(ratio <= 1.1 for ratio in several) > 0.65 * len(several)
 
 
-def test_cores_of_a_generation_differ_by_40_percent() -> None:
+def test_cores_of_a_generation_differ_by_40_percent():
     by_name = {row["processor"]: row["generation"] for row in PROCESSORS}
     groups = defaultdict(list)
     for source in _published():
@@ -156,7 +156,7 @@ def test_cores_of_a_generation_differ_by_40_percent() -> None:
 # Recognised processors.
 
 
-def test_a_processor_is_recognised_by_its_name() -> None:
+def test_a_processor_is_recognised_by_its_name():
     found = expected("load", machine("Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", 20), 20)
     assert processors(found) == {"Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz"}
     assert found is not None and found.published and not found.shared
@@ -179,7 +179,7 @@ def test_a_processor_is_recognised_by_its_name() -> None:
 )
 def test_a_hidden_or_unlisted_name_is_replaced_by_the_generation(
     model, vendor, numbers, generation
-) -> None:
+):
     found = expected("load", cpuid(model, vendor, numbers), 2)
     by_name = {row["processor"]: row["generation"] for row in PROCESSORS}
     assert {by_name[name] for name in processors(found)} == {generation}
@@ -202,12 +202,12 @@ def test_a_hidden_or_unlisted_name_is_replaced_by_the_generation(
         ("QEMU Virtual CPU version 2.5+", "AuthenticAMD", "15/107/1"),
     ],
 )
-def test_processors_with_other_memory_are_unknown(model, vendor, numbers) -> None:
+def test_processors_with_other_memory_are_unknown(model, vendor, numbers):
     for name in QUANTITIES:
         assert expected(name, cpuid(model, vendor, numbers), 2) is None
 
 
-def test_arm_processors_of_one_name_are_told_apart_by_their_cores() -> None:
+def test_arm_processors_of_one_name_are_told_apart_by_their_cores():
     name = "Arm Neoverse V2"
     assert processors(expected("load", machine(name, 72), 72)) == {"NVIDIA Grace"}
     assert processors(expected("load", machine(name, 144, 2), 144)) == {"NVIDIA Grace"}
@@ -220,7 +220,7 @@ def test_arm_processors_of_one_name_are_told_apart_by_their_cores() -> None:
     }
 
 
-def test_missing_keys_are_an_unknown_processor() -> None:
+def test_missing_keys_are_an_unknown_processor():
     for environment in ({}, {"machine": None}, machine(None), machine("AMD EPYC")):
         for name in QUANTITIES:
             assert expected(name, environment, 2) is None
@@ -229,7 +229,7 @@ def test_missing_keys_are_an_unknown_processor() -> None:
     assert expected("launch", machine("AMD EPYC 7742 64-Core Processor"), 2) is None
 
 
-def test_nothing_is_invented() -> None:
+def test_nothing_is_invented():
     milan = machine("AMD EPYC 7763 64-Core Processor", 64)
     assert expected("latency", milan, 1) is None  # no source
     load = expected("load", milan, 64)
@@ -244,7 +244,7 @@ def test_nothing_is_invented() -> None:
 # Scaling.
 
 
-def test_some_cores_are_compared_with_their_share_of_a_socket() -> None:
+def test_some_cores_are_compared_with_their_share_of_a_socket():
     environment = machine("AMD EPYC 7452 32-Core Processor", 2, hypervisor="KVM")
     found = expected("load", environment, 2)
     assert found is not None and found.shared
@@ -255,7 +255,7 @@ def test_some_cores_are_compared_with_their_share_of_a_socket() -> None:
     assert many is not None and many.high == pytest.approx(1.1 * 143.46)  # of the socket
 
 
-def test_whole_sockets_are_counted() -> None:
+def test_whole_sockets_are_counted():
     model = "Intel(R) Xeon(R) Platinum 8176 CPU @ 2.10GHz"
     one, two = (expected("triad", machine(model, 28 * n, n), 28 * n) for n in (1, 2))
     assert one is not None and two is not None and not two.shared
@@ -273,7 +273,7 @@ def test_whole_sockets_are_counted() -> None:
     assert few is not None and few.high == pytest.approx(one.high)
 
 
-def test_kinds_of_stores_are_not_mixed() -> None:
+def test_kinds_of_stores_are_not_mixed():
     def ends(model: str, name: str, stores: str, cores: int) -> tuple[float, float]:
         found = expected(name, machine(model, cores), cores, stores=stores)
         assert found is not None and found.published
@@ -294,7 +294,7 @@ def test_kinds_of_stores_are_not_mixed() -> None:
     assert ends("Graviton2", "copy", ORDINARY, 64) == ends("Graviton2", "copy", NONTEMPORAL, 64)
 
 
-def test_values_of_other_models_are_scaled_by_channels_and_rate() -> None:
+def test_values_of_other_models_are_scaled_by_channels_and_rate():
     """The E5-2630 v4 has slower memory than the E5-2680 v4, of which the triad is published."""
     found = expected("triad", machine("Intel(R) Xeon(R) CPU E5-2630 v4 @ 2.20GHz", 10), 10)
     assert found is not None and found.published
@@ -302,7 +302,7 @@ def test_values_of_other_models_are_scaled_by_channels_and_rate() -> None:
     assert "other models of the generation" in found.sentence
 
 
-def test_latency_has_room_for_walks_of_small_pages() -> None:
+def test_latency_has_room_for_walks_of_small_pages():
     environment = machine("AMD EPYC 7742 64-Core Processor", 64)
     small, huge = (expected("latency", environment, 1, pages=pages) for pages in ("4k", "thp"))
     assert small is not None and huge is not None
@@ -312,7 +312,7 @@ def test_latency_has_room_for_walks_of_small_pages() -> None:
     assert (huge.unit, math.isnan(huge.peak)) == ("ns", True)
 
 
-def test_gathers_at_a_stride_have_a_share_of_the_lines() -> None:
+def test_gathers_at_a_stride_have_a_share_of_the_lines():
     model = "Intel(R) Xeon(R) Platinum 8160 CPU @ 2.10GHz"
     one, eight = (expected(f"gather_stride_{n}", machine(model, 24), 24) for n in (1, 8))
     assert one is not None and eight is not None
@@ -321,7 +321,7 @@ def test_gathers_at_a_stride_have_a_share_of_the_lines() -> None:
     assert (eight.low, eight.high) == pytest.approx((0.85 * 14.4942, 1.1 * 14.4942))
 
 
-def test_without_a_source_only_the_peak_is_known() -> None:
+def test_without_a_source_only_the_peak_is_known():
     found = expected("copy", machine("AMD EPYC 9754 128-Core Processor", 128), 128)
     assert found is not None and not found.published
     assert (found.low, found.high, found.peak) == pytest.approx((0, 460.8, 460.8))
@@ -331,7 +331,7 @@ def test_without_a_source_only_the_peak_is_known() -> None:
 # Verdicts.
 
 
-def test_records_have_their_threads_stores_and_pages() -> None:
+def test_records_have_their_threads_stores_and_pages():
     environment = machine("AMD EPYC 7742 64-Core Processor", 64)
     mine = figure("triad", 100, threads=16, ranks=4, ranks_per_node=4, variant="nt")
     assert expected_of(mine, environment) == expected("triad", environment, 64)
@@ -346,7 +346,7 @@ def test_records_have_their_threads_stores_and_pages() -> None:
     assert expected_of(figure("triad", 100, ranks=8, ranks_per_node=4), environment) is None
 
 
-def test_verdicts_follow_from_published_ranges() -> None:
+def test_verdicts_follow_from_published_ranges():
     environment = machine("Intel(R) Xeon(R) Platinum 8176 CPU @ 2.10GHz", 28)
     found = expected("triad", environment, 28)
     assert found is not None
@@ -359,7 +359,7 @@ def test_verdicts_follow_from_published_ranges() -> None:
     assert compared(figure("triad", 50), None)[0] == "unknown"
 
 
-def test_a_low_value_of_a_shared_host_is_no_fault() -> None:
+def test_a_low_value_of_a_shared_host_is_no_fault():
     environment = machine("AMD EPYC 7742 64-Core Processor", 64, hypervisor="KVM")
     low, high = (
         compared(figure("load", value), expected("load", environment, 64)) for value in (1, 190)
@@ -377,7 +377,7 @@ def test_a_low_value_of_a_shared_host_is_no_fault() -> None:
 
 @pytest.mark.parametrize("row", PROCESSORS, ids=lambda row: row["processor"])
 @pytest.mark.parametrize("hypervisor", [None, "KVM"])
-def test_no_range_wider_than_a_factor_of_two_decides(row: dict, hypervisor: str | None) -> None:
+def test_no_range_wider_than_a_factor_of_two_decides(row, hypervisor):
     cores = row["cores"] or 32
     for name, stores, pages, threads in itertools.product(
         QUANTITIES, (NONTEMPORAL, ORDINARY), ("4k", "thp"), {1, 2, cores // 2, cores}
@@ -399,7 +399,7 @@ def test_no_range_wider_than_a_factor_of_two_decides(row: dict, hypervisor: str 
             assert f"{found.high:.4g}" not in text and found.undecided in text
 
 
-def test_why_a_range_does_not_decide_is_told() -> None:
+def test_why_a_range_does_not_decide_is_told():
     some = expected("load", machine("AMD EPYC 7742 64-Core Processor", 2), 2)
     assert some is not None and some.undecided == "others may use the rest of the socket"
     small = expected("latency", cpuid("AMD EPYC", "AuthenticAMD", "23/49/0"), 1, pages="4k")
@@ -410,7 +410,7 @@ def test_why_a_range_does_not_decide_is_told() -> None:
     assert computed is not None and "no value of this processor is published" in computed.undecided
 
 
-def test_computed_ranges_give_no_verdict() -> None:
+def test_computed_ranges_give_no_verdict():
     found = expected("copy", machine("AMD EPYC 9754 128-Core Processor", 128), 128)
     assert found is not None and not found.published
     for value in (10, 300, 460):
@@ -420,7 +420,7 @@ def test_computed_ranges_give_no_verdict() -> None:
     assert word == "above" and "implausible" in text
 
 
-def test_an_unknown_processor_has_the_peak_of_its_modules() -> None:
+def test_an_unknown_processor_has_the_peak_of_its_modules():
     machine = {"model": "Some Processor", "architecture": "x86_64", "sockets": 2, "cores": 8}
     environment = {"machine": machine, "memory": {"channels": 4, "peak_GBps": 80.0}}
     found = expected("load", environment, 2)

@@ -26,7 +26,7 @@ RRII: dict[str, Any] = {"layout": "RRII", "cuts": (1, 2, 2, 2)}
 
 
 @pytest.mark.parametrize("ls", [1, 8, 12])
-def test_the_scalar_conditions(ls: int) -> None:
+def test_the_scalar_conditions(ls):
     x, y, z = 6, 10, 14
     extents = (x, y, z, 18)
     wanted = {
@@ -48,7 +48,7 @@ def test_the_scalar_conditions(ls: int) -> None:
 @pytest.mark.parametrize(
     "how, s_B, factors", [(RIRI, 11520, (8, 8, 8, 4)), (RRII, 23040, (16, 16, 8, 4))]
 )
-def test_vectors_of_512_bits(how: dict[str, Any], s_B: int, factors: tuple[int, ...]) -> None:
+def test_vectors_of_512_bits(how, s_B, factors):
     general = LayerConditions(CUBE, 8, **how).conditions()
     paper = LayerConditions(CUBE, 8, **how).paper_conditions()
     scalar = LayerConditions(CUBE, 8).conditions()
@@ -59,7 +59,7 @@ def test_vectors_of_512_bits(how: dict[str, Any], s_B: int, factors: tuple[int, 
         assert paper[direction] == pytest.approx(factor / 2 * scalar[direction])
 
 
-def test_cuts_in_x_and_s() -> None:
+def test_cuts_in_x_and_s():
     scalar = LayerConditions(CUBE, 8)
     x = LayerConditions(CUBE, 8, cuts=(4, 1, 1, 1)).conditions()
     assert x == pytest.approx(scalar.conditions() | {"s": 4 * 2880, "x": 4 * 29952})
@@ -73,7 +73,7 @@ def test_cuts_in_x_and_s() -> None:
 @pytest.mark.parametrize("w", [1, 2])
 @pytest.mark.parametrize("value_B", [4, 8])
 @pytest.mark.parametrize("how", [{}, RIRI, RRII, {"parity": "odd"}])
-def test_bytes_of_a_site_update(w: int, value_B: int, how: dict[str, Any]) -> None:
+def test_bytes_of_a_site_update(w, value_B, how):
     model = LayerConditions(CUBE, 8, write_factor=w, value_B=value_B, **how)
     assert model.holds(1) == "none"
     assert model.site_B(1) == (72 + 96 + 12 * w) * 2 * value_B
@@ -86,7 +86,7 @@ def test_bytes_of_a_site_update(w: int, value_B: int, how: dict[str, Any]) -> No
     assert model.site_B(math.inf) == (24 * value_B if w == 1 else 0)
 
 
-def test_a_cache_of_the_footprint_holds_the_whole_lattice() -> None:
+def test_a_cache_of_the_footprint_holds_the_whole_lattice():
     model = LayerConditions((8, 8, 8, 8), 8)
     assert model.footprint_B() == 8**4 * (72 + 2 * 12 * 8) * 16
     assert model.holds(model.footprint_B()) == "all"
@@ -97,7 +97,7 @@ def test_a_cache_of_the_footprint_holds_the_whole_lattice() -> None:
     assert without.footprint_B() == 8**4 * (72 + 12 * 8) * 16
 
 
-def test_roofline() -> None:
+def test_roofline():
     model = LayerConditions(CUBE, 8)
     assert FLOPS == 1320
     assert model.updates == 24**4 * 8
@@ -114,9 +114,7 @@ def test_roofline() -> None:
     st.lists(st.floats(1, 1e10), min_size=2, max_size=2),
     st.integers(1, 4),
 )
-def test_larger_caches_never_move_more(
-    extents: tuple[int, int, int, int], ls: int, caches: list[float], threads: int
-) -> None:
+def test_larger_caches_never_move_more(extents, ls, caches, threads):
     model = LayerConditions(extents, ls, threads=min(threads, math.prod(extents)))
     small, large = sorted(caches)
     for sharing in (1, threads):
@@ -142,7 +140,7 @@ def test_larger_caches_never_move_more(
         (24, 1, 3),
     ],
 )
-def test_threads_share_slices(threads: int, sharing: int, slices: float) -> None:
+def test_threads_share_slices(threads, sharing, slices):
     model = LayerConditions(CUBE, 8, threads=threads)
     for condition, rest in zip("xyz", (4, 2, 0), strict=True):
         assert model.spinors(condition, sharing) == pytest.approx(slices + rest)
@@ -158,20 +156,20 @@ def test_threads_share_slices(threads: int, sharing: int, slices: float) -> None
 @pytest.mark.parametrize(
     "threads, sharing, k", [(1, 1, 1), (8, 1, 1 + 2 / 3), (8, 4, 1 + 2 / 12), (8, 8, 1), (24, 1, 3)]
 )
-def test_slices_at_the_ends_of_parts_are_counted(threads: int, sharing: int, k: float) -> None:
+def test_slices_at_the_ends_of_parts_are_counted(threads, sharing, k):
     model = LayerConditions(CUBE, 8, threads=threads)
     assert model.spinors("t", sharing) == pytest.approx(k)
     own = 24**4 / threads * (72 + 96 * (k + 1)) * 16
     assert model.footprint_B(sharing) == pytest.approx(own)
 
 
-def test_sharing_is_limited_by_the_threads() -> None:
+def test_sharing_is_limited_by_the_threads():
     model = LayerConditions(CUBE, threads=2)
     assert model.shared_cache_B(1e6, 48) == 5e5
     assert model.site_B(1e6, 48) == model.site_B(1e6, 2)
 
 
-def test_neighbours_coincide_where_extents_are_small() -> None:
+def test_neighbours_coincide_where_extents_are_small():
     assert LayerConditions((2, 8, 8, 8)).spinors("s") == 7
     assert LayerConditions((8, 8, 8, 2)).spinors("z") == 2
     assert LayerConditions((8, 8, 8, 1)).spinors("z") == 1
@@ -203,9 +201,7 @@ HYBRID: list[dict[str, Any]] = [
         (SMT, 5, [2, 2, 5]), (SMT, 8, [2, 2, 8]),
     ],
 )  # fmt: skip
-def test_each_core_has_a_worker_before_one_has_two(
-    caches: list[dict[str, Any]], threads: int, workers: list[int]
-) -> None:
+def test_each_core_has_a_worker_before_one_has_two(caches, threads, workers):
     rows = LayerConditions(CUBE, 8, threads=threads).levels(caches)
     assert [row["sharing"] for row in rows] == workers
     for row in rows:
@@ -225,9 +221,7 @@ def test_each_core_has_a_worker_before_one_has_two(
     "threads, sizes_KiB",
     [(1, [32, 1280, 16384]), (2, [32, 1024, 8192]), (6, [32, 512, 16384 / 6])],
 )
-def test_of_several_kinds_of_caches_the_smallest_share_counts(
-    threads: int, sizes_KiB: list[float]
-) -> None:
+def test_of_several_kinds_of_caches_the_smallest_share_counts(threads, sizes_KiB):
     for caches in (HYBRID, HYBRID[::-1]):
         rows = LayerConditions(CUBE, 8, threads=threads).levels(caches)
         assert [row["core_B"] / 2**10 for row in rows] == pytest.approx(sizes_KiB)
@@ -236,7 +230,7 @@ def test_of_several_kinds_of_caches_the_smallest_share_counts(
             assert not held_by(row["core_B"] / 2 + 1, row["cache"], caches, threads)
 
 
-def test_levels_are_those_of_a_machines_data_caches() -> None:
+def test_levels_are_those_of_a_machines_data_caches():
     model = LayerConditions(CUBE, 8, threads=2)
     caches = [
         {"level": 3, "type": "unified", "size_B": 36_000_000, "shared_by": 16, "instances": 1},
@@ -264,12 +258,12 @@ def test_levels_are_those_of_a_machines_data_caches() -> None:
 # The simulation
 
 
-def test_a_cache_of_one_byte_reloads_everything() -> None:
+def test_a_cache_of_one_byte_reloads_everything():
     for w in (1, 2):
         assert simulate((4, 4, 4, 4), 2, 1, write_factor=w) == (72 / 2 + 96 + 12 * w) * 16
 
 
-def test_a_cache_of_the_footprint_loads_nothing() -> None:
+def test_a_cache_of_the_footprint_loads_nothing():
     model = LayerConditions((4, 4, 4, 4), 2)
     whole_B = model.footprint_B()
     assert simulate((4, 4, 4, 4), 2, whole_B) == 0
@@ -277,7 +271,7 @@ def test_a_cache_of_the_footprint_loads_nothing() -> None:
     assert simulate((4, 4, 4, 4), 2, whole_B - 1) > 0
 
 
-def test_the_simulation_of_three_sites_by_hand() -> None:
+def test_the_simulation_of_three_sites_by_hand():
     # A site reads three spinors and 72 links; each result that enters the cache evicts another. The
     # cache holds three spinors and the links and result of one site, so that the spinors stay.
     room_B = (3 * 12 + 72 + 12) * 16
@@ -298,9 +292,7 @@ LATTICES: list[tuple[tuple[int, int, int, int], int, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("extents, ls, how", LATTICES)
 @pytest.mark.parametrize("condition", "xyzt")
-def test_one_thread_moves_what_is_predicted(
-    extents: tuple[int, int, int, int], ls: int, how: dict[str, Any], condition: str
-) -> None:
+def test_one_thread_moves_what_is_predicted(extents, ls, how, condition):
     model = LayerConditions(extents, ls, **how)
     cache_B = 1.25 * model.conditions()[condition]
     assert model.holds(cache_B) == condition
@@ -313,7 +305,7 @@ def test_one_thread_moves_what_is_predicted(
 
 
 @pytest.mark.parametrize("condition", "xyzt")
-def test_a_lattice_larger_than_caches(condition: str) -> None:
+def test_a_lattice_larger_than_caches(condition):
     model = LayerConditions((16, 16, 16, 16), 8)
     limits_B = model.conditions()
     cache_B = 1.2 * limits_B[condition]
@@ -329,7 +321,7 @@ def test_a_lattice_larger_than_caches(condition: str) -> None:
     [(16, 16), (8, 8), (4, 4), (32, 32), (64, 64), (16, 4), (8, 4), (4, 2), (4, 1), (32, 1)],
 )
 @pytest.mark.parametrize("condition", "xyz")
-def test_threads_move_what_is_predicted(threads: int, sharing: int, condition: str) -> None:
+def test_threads_move_what_is_predicted(threads, sharing, condition):
     extents = (8, 8, 8, 16) if threads != 32 else (8, 8, 24, 16)
     model = LayerConditions(extents, 8, threads=threads)
     cache_B = 1.2 * model.conditions(sharing)[condition] * sharing
@@ -337,7 +329,7 @@ def test_threads_move_what_is_predicted(threads: int, sharing: int, condition: s
     assert got == pytest.approx(model.site_B(cache_B, sharing), rel=0.015)
 
 
-def test_threads_load_the_slices_at_the_ends_of_their_parts() -> None:
+def test_threads_load_the_slices_at_the_ends_of_their_parts():
     extents = (4, 4, 4, 48)
     model = LayerConditions(extents, 8, threads=3)
     for sharing in (1, 2, 3):
@@ -350,7 +342,7 @@ def test_threads_load_the_slices_at_the_ends_of_their_parts() -> None:
         )
 
 
-def test_half_of_a_condition_is_enough_for_lru() -> None:
+def test_half_of_a_condition_is_enough_for_lru():
     model = LayerConditions((8, 8, 8, 8), 8)
     for condition in "yzt":
         limit_B = model.conditions()[condition]
@@ -371,12 +363,7 @@ BLOCKED: list[tuple[tuple[int, int, int, int], tuple[int, int, int, int], str, d
 
 
 @pytest.mark.parametrize("extents, blocks, conditions, how", BLOCKED)
-def test_blocks_move_what_is_predicted(
-    extents: tuple[int, int, int, int],
-    blocks: tuple[int, int, int, int],
-    conditions: str,
-    how: dict[str, Any],
-) -> None:
+def test_blocks_move_what_is_predicted(extents, blocks, conditions, how):
     model = LayerConditions(extents, 8, blocks=blocks, **how)
     for condition in conditions:
         cache_B = 1.2 * model.conditions()[condition]
@@ -389,7 +376,7 @@ def test_blocks_move_what_is_predicted(
     assert 1 < model.spinors("t") <= 3
 
 
-def test_blocks_of_the_outermost_loop_alone_change_nothing() -> None:
+def test_blocks_of_the_outermost_loop_alone_change_nothing():
     plain = LayerConditions((8, 8, 8, 8), 8)
     for blocks in ((0, 0, 0, 2), (8, 9, 0, 2)):
         model = LayerConditions((8, 8, 8, 8), 8, blocks=blocks)
@@ -397,7 +384,7 @@ def test_blocks_of_the_outermost_loop_alone_change_nothing() -> None:
         assert simulate((8, 8, 8, 8), 8, 3e6, blocks=blocks) == simulate((8, 8, 8, 8), 8, 3e6)
 
 
-def test_loops_in_another_order_reuse_in_that_order() -> None:
+def test_loops_in_another_order_reuse_in_that_order():
     # Reversed extents with reversed loops are the same case, except for the order in which a site
     # reads its neighbours.
     got = simulate((12, 6, 8, 10), 4, 3e5, order="xyzt")
@@ -424,7 +411,7 @@ def test_loops_in_another_order_reuse_in_that_order() -> None:
         ({"blocks": (2, 2, 2, -1)}, "blocks must be at least 0, not -1"),
     ],
 )
-def test_wrong_lattices_are_refused(wrong: dict[str, Any], match: str) -> None:
+def test_wrong_lattices_are_refused(wrong, match):
     given_ = {"extents": (4, 4, 4, 4), "ls": 8, **wrong}
     with refused(match):
         LayerConditions(**given_)
@@ -449,6 +436,6 @@ def test_wrong_lattices_are_refused(wrong: dict[str, Any], match: str) -> None:
         (lambda: simulate((2, 2, 2, 2), 8, 1e6, threads=17), "the 16 computed sites, not 17"),
     ],
 )
-def test_wrong_numbers_are_refused(call: Any, match: str) -> None:
+def test_wrong_numbers_are_refused(call, match):
     with refused(match):
         call()

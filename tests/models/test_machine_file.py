@@ -18,7 +18,7 @@ from memkern.spec.kernel import Traffic, Transfer
 A64FX = published("A64FX")
 
 
-def test_the_published_machine_has_the_paper_s_numbers() -> None:
+def test_the_published_machine_has_the_paper_s_numbers():
     facts = {row["quantity"]: row["value"] for row in reference.rows("alappat2021-machine")}
     assert (A64FX.cores * A64FX.domains, A64FX.cores) == (facts["cores"], facts["cores_per_cmg"])
     assert A64FX.caches == [
@@ -49,7 +49,7 @@ def test_the_published_machine_has_the_paper_s_numbers() -> None:
     ("name", "load_GBps", "copy_GBps"),
     [("Xeon Gold 6148", 58.95, 51.45), ("Xeon Platinum 8360Y", 84.96, 80.3)],
 )
-def test_the_machines_of_rrze(name, load_GBps, copy_GBps) -> None:
+def test_the_machines_of_rrze(name, load_GBps, copy_GBps):
     """Check the cycles per line of the models and the bandwidths that they are derived from."""
     machine = published(name)
     model = machine.model_of()
@@ -69,7 +69,7 @@ def test_the_machines_of_rrze(name, load_GBps, copy_GBps) -> None:
     assert machine_reading.load_machine(name).to_json() == machine.to_json()
 
 
-def test_a_file_is_read_as_it_was_written(tmp_path) -> None:
+def test_a_file_is_read_as_it_was_written(tmp_path):
     path = A64FX.save(tmp_path / "a.json")
     again = machine_reading.load_machine(path)
     assert again.to_json() == A64FX.to_json()
@@ -80,7 +80,7 @@ def test_a_file_is_read_as_it_was_written(tmp_path) -> None:
     assert A64FX.save(path, force=True) == path
 
 
-def test_files_of_earlier_versions_are_read(tmp_path) -> None:
+def test_files_of_earlier_versions_are_read(tmp_path):
     old = "L1 load + max(L1 store, L2, memory)"
 
     def earlier(document):
@@ -93,7 +93,7 @@ def test_files_of_earlier_versions_are_read(tmp_path) -> None:
     assert found.model_of(memory_rate="common").memory_rate == "common"
 
 
-def test_the_published_tlbs_reach_64_mib_with_small_pages() -> None:
+def test_the_published_tlbs_reach_64_mib_with_small_pages():
     # In the paper, misses begin at 64 MiB with pages of 64 KiB, and at 2 GiB with those of 2 MiB.
     entries = [tlb.reach_B.value / tlb.page_B for tlb in A64FX.tlbs]
     assert entries == [16, 1024]
@@ -102,7 +102,7 @@ def test_the_published_tlbs_reach_64_mib_with_small_pages() -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_truncated_files_are_refused(tmp_path_factory, size) -> None:
+def test_truncated_files_are_refused(tmp_path_factory, size):
     text = A64FX.to_json().strip()
     path = tmp_path_factory.mktemp("cut") / "a.json"
     path.write_text(text[: size % len(text)])
@@ -156,7 +156,7 @@ def damaged(tmp_path, change):
         (lambda d: d["levels"][2].update(size_B=64), "size_B of memory must be null, not 64"),
     ],
 )
-def test_damaged_files_are_refused(tmp_path, change, message) -> None:
+def test_damaged_files_are_refused(tmp_path, change, message):
     path = damaged(tmp_path, change)
     with refused(message):
         machine_reading.load_machine(path)
@@ -168,7 +168,7 @@ BODY = {
 }  # fmt: skip
 
 
-def test_measured_times_are_found_by_the_body_of_a_record(tmp_path) -> None:
+def test_measured_times_are_found_by_the_body_of_a_record(tmp_path):
     assert A64FX.in_core_of(BODY) is None
     first = InCore(body_of(BODY), "L1", 1.5, 12.0)
     machine = A64FX.with_in_core([first])
@@ -187,12 +187,12 @@ def test_measured_times_are_found_by_the_body_of_a_record(tmp_path) -> None:
     assert row.second.value == 12
 
 
-def test_files_without_measured_bodies_are_read(tmp_path) -> None:
+def test_files_without_measured_bodies_are_read(tmp_path):
     path = damaged(tmp_path, lambda document: document.pop("in_core"))
     assert machine_reading.load_machine(path).in_core == ()
 
 
-def test_files_that_hold_something_else(tmp_path) -> None:
+def test_files_that_hold_something_else(tmp_path):
     path = tmp_path / "a.json"
     for text in ("[]", "3", "null", '"memkern machine"', "{}"):
         path.write_text(text)
@@ -205,7 +205,7 @@ def test_files_that_hold_something_else(tmp_path) -> None:
         machine_reading.load_machine(tmp_path / "missing.json")
 
 
-def test_loads_and_stores_are_those_of_the_widest_vectors() -> None:
+def test_loads_and_stores_are_those_of_the_widest_vectors():
     rows = (
         Instruction("load", 512, Quantity(0.5)),
         Instruction("store", 512, Quantity(2.0)),
@@ -219,7 +219,7 @@ def test_loads_and_stores_are_those_of_the_widest_vectors() -> None:
     assert dataclasses.replace(A64FX, instructions=rows[::2]).loads_and_stores is None
 
 
-def test_two_machines_are_compared() -> None:
+def test_two_machines_are_compared():
     def faster(clock):
         return dataclasses.replace(A64FX, name="other", clock_GHz=clock, instructions=())
 
@@ -239,7 +239,7 @@ def test_two_machines_are_compared() -> None:
     assert not close["clock (GHz)"].differs
 
 
-def test_whose_records_a_file_describes() -> None:
+def test_whose_records_a_file_describes():
     mine = dataclasses.replace(A64FX, model="Some CPU")
     assert mine.is_of("Some CPU")
     assert mine.is_of("")
@@ -252,14 +252,14 @@ def test_whose_records_a_file_describes() -> None:
     assert not xeon.describes("Intel(R) Xeon(R) Gold 6140 CPU @ 2.30GHz")
 
 
-def test_published_data_of_another_machine_are_said_to_be_so(recwarn) -> None:
+def test_published_data_of_another_machine_are_said_to_be_so(recwarn):
     assert machine_reading.machine_of("A64FX", ["Fujitsu A64FX", ""]).name == "A64FX"
     assert not recwarn.list
     with pytest.warns(UserWarning, match=r"A64FX is another machine than .* \(AMD EPYC 7742\)"):
         machine_reading.machine_of("A64FX", ["AMD EPYC 7742"])
 
 
-def test_a_file_without_a_model_says_so() -> None:
+def test_a_file_without_a_model_says_so():
     bare = dataclasses.replace(A64FX, ecm=None)
     with refused("no parameters of the ECM model"):
         bare.model_of()

@@ -39,13 +39,13 @@ def overlaps(draw, transfers=TRANSFERS, operator="+"):
 
 
 @given(overlaps())
-def test_texts_are_read_as_they_were_written(overlap) -> None:
+def test_texts_are_read_as_they_were_written(overlap):
     assert Overlap.parse(str(overlap)) == overlap
     overlap.check(LEVELS)
 
 
 @given(overlaps(), CYCLES)
-def test_f_is_the_sum_of_the_longest_terms(overlap, values) -> None:
+def test_f_is_the_sum_of_the_longest_terms(overlap, values):
     terms = terms_of(values)
     longest = overlap.longest(terms)
     assert sum(cycles for _, cycles in longest) == pytest.approx(overlap.cycles(terms))
@@ -55,7 +55,7 @@ def test_f_is_the_sum_of_the_longest_terms(overlap, values) -> None:
     assert overlap.cycles(terms) >= max(values) * (1 - 1e-12)
 
 
-def test_nested_texts_have_one_form() -> None:
+def test_nested_texts_have_one_form():
     assert str(Overlap.parse(" max( L1 load+max(L1 store ,L2),memory )")) == (
         "max(L1 load + max(L1 store, L2), memory)"
     )
@@ -73,12 +73,12 @@ def test_nested_texts_have_one_form() -> None:
      "L1 + L2)", "(L1 + L2)", "max(L1,)", "L1 L2", "L12", "+ L1", "max(" * 10_000,
      "max(" * 30 + "L1" + ")" * 30],
 )  # fmt: skip
-def test_texts_that_are_no_hypothesis(text) -> None:
+def test_texts_that_are_no_hypothesis(text):
     with refused("is not a hypothesis: write sums and maxima of levels"):
         Overlap.parse(text)
 
 
-def test_a_transfer_counts_once() -> None:
+def test_a_transfer_counts_once():
     with refused("every transfer must be in it exactly once"):
         Overlap.parse("L1 load + max(L1, L2)")
     with refused("every transfer must be in it exactly once"):
@@ -98,7 +98,7 @@ def test_a_transfer_counts_once() -> None:
 # Hypotheses of the paper
 
 
-def test_f_of_the_paper_is_hypothesis_d() -> None:
+def test_f_of_the_paper_is_hypothesis_d():
     """Check the equation of f in the paper, and its example of the hopping term."""
     d = paper_hypotheses(LEVELS)["d"]
     assert str(d) == "max(L1 load + max(L1 store, L2), memory)"
@@ -112,7 +112,7 @@ def test_f_of_the_paper_is_hypothesis_d() -> None:
     [("RIRI", "GCC", 60.9, 168), ("RIRI", "FCC", 68.3, 168), ("RRII", "GCC", 69.7, 70.8),
      ("RRII", "FCC", 82.5, 85.5)],
 )  # fmt: skip
-def test_the_domain_wall_of_the_paper(layout, compiler, data, cycles) -> None:
+def test_the_domain_wall_of_the_paper(layout, compiler, data, cycles):
     """Check f and T_ECM of the four codes of table 6."""
     (row,) = [
         row
@@ -129,7 +129,7 @@ def test_the_domain_wall_of_the_paper(layout, compiler, data, cycles) -> None:
     assert max(row["core_cycles"], f) == row["cycles"] == cycles
 
 
-def test_the_other_hypotheses_of_the_paper() -> None:
+def test_the_other_hypotheses_of_the_paper():
     a, b, c, _ = paper_hypotheses(LEVELS).values()
     assert str(a) == "L1 load + L1 store + L2 + memory"
     assert str(b) == "max(L1 load, L1 store, L2, memory)"
@@ -142,7 +142,7 @@ def test_the_other_hypotheses_of_the_paper() -> None:
     assert str(two["c"]) == "L1 load + max(L1 store, memory load) + memory store"
 
 
-def test_a_fit_chooses_from_the_paper_s_and_from_every_sum_of_maxima() -> None:
+def test_a_fit_chooses_from_the_paper_s_and_from_every_sum_of_maxima():
     found = hypotheses(LEVELS)
     # The partitions of four units (15), (c) and (d).
     assert len(found) == 17

@@ -23,7 +23,7 @@ def chase(chains: int, ns: float, **columns: Any) -> dict[str, Any]:
 COPY = stream("stream.copy", 20.0)
 
 
-def test_a_bandwidth_is_set_against_the_best_of_the_same_run() -> None:
+def test_a_bandwidth_is_set_against_the_best_of_the_same_run():
     records = [COPY, stream("stream.triad", 24.0), stream("loops.load", 25.0)]
     (best,) = own_rates(COPY, records, ENVIRONMENT, math.nan)
     assert (best.name, best.GBps) == ("best", 25.0)
@@ -36,7 +36,7 @@ def test_a_bandwidth_is_set_against_the_best_of_the_same_run() -> None:
 @pytest.mark.parametrize(
     "change", [{"disturbed": True}, {"valid": False}, {"caches_multiple": 1.0}, {"threads": 1}]
 )
-def test_only_sure_records_from_memory_with_as_many_threads_count(change: dict[str, Any]) -> None:
+def test_only_sure_records_from_memory_with_as_many_threads_count(change):
     other = stream("loops.load", 25.0, **change)
     assert own_rates(COPY, [COPY, other], ENVIRONMENT, math.nan) == []
     if "threads" not in change:
@@ -44,7 +44,7 @@ def test_only_sure_records_from_memory_with_as_many_threads_count(change: dict[s
         assert own_rates(COPY, chases, ENVIRONMENT, math.nan) == []
 
 
-def test_loads_in_flight_sustain_lines_over_the_latency() -> None:
+def test_loads_in_flight_sustain_lines_over_the_latency():
     """Little's law: 20 lines of 64 B in 100 ns are 12.8 GB/s by each of two cores."""
     records = [chase(1, 2.0, size_B=2**14), chase(1, 100.0), chase(8, 12.5), chase(32, 5.0)]
     records += [chase(32, 1.0, order="pairs"), chase(32, 0.1, size_B=2**14)]
@@ -61,6 +61,6 @@ def test_loads_in_flight_sustain_lines_over_the_latency() -> None:
     assert own_rates(COPY, records[:2], ENVIRONMENT, math.nan) == []
 
 
-def test_channels_are_told_where_their_rate_is_known() -> None:
+def test_channels_are_told_where_their_rate_is_known():
     (peak,) = own_rates(COPY, [], {}, 80.0)
     assert peak.beside(20.0) == "25 % of the 80 GB/s of channels x rate"

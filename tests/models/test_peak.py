@@ -47,12 +47,12 @@ MACHINE = {
         ({**HOST, "bandwidth_GBps": 0.0}, 76.8, math.nan),
     ],
 )
-def test_a_record_has_the_peak_of_its_memory(record, peak, share) -> None:
+def test_a_record_has_the_peak_of_its_memory(record, peak, share):
     found = peak_columns(record, MACHINE)
     assert found == approx({"peak_GBps": peak, "peak_share": share}, nan_ok=True)
 
 
-def test_an_unknown_peak_leaves_both_columns_empty() -> None:
+def test_an_unknown_peak_leaves_both_columns_empty():
     # A virtual machine shows modules that its host does not have.
     virtual = {**MACHINE, "machine": {"hypervisor": "KVM"}}
     for unknown in ({}, virtual, {"memory": {"peak_GBps": None}}):
@@ -70,7 +70,7 @@ def saved(**columns: object) -> ResultSet:
     return ResultSet([record | HOST | columns], [np.ones(1)], {"e": MACHINE})
 
 
-def test_saved_records_get_the_columns() -> None:
+def test_saved_records_get_the_columns():
     assert with_peak(saved()).records[0]["peak_share"] == 0.25
     assert with_peak(saved(), 38.4).records[0]["peak_share"] == 0.5
     assert with_peak(frame_of(saved()))["peak_share"].tolist() == [0.25]
@@ -83,7 +83,7 @@ def test_saved_records_get_the_columns() -> None:
             with_peak(saved(), wrong)
 
 
-def test_the_table_of_shares() -> None:
+def test_the_table_of_shares():
     rows = saved() + saved(bandwidth_GBps=38.4) + saved(kernel="stream.triad", caches_multiple=0.5)
     table = tables["peak"](rows)
     assert table[["kernel", "peak_share"]].to_numpy().tolist() == [["stream.copy", 0.5]]
@@ -101,7 +101,7 @@ def test_the_table_of_shares() -> None:
         tables["peak"](None)
 
 
-def test_saturation_draws_the_peak_of_data_in_memory() -> None:
+def test_saturation_draws_the_peak_of_data_in_memory():
     def lines(**columns: object) -> list[float]:
         rows = [saved(threads=n, bytes_B=2**30, dtype="float64", backend="openmp", **columns)
                 for n in (1, 2)]  # fmt: skip
@@ -115,7 +115,7 @@ def test_saturation_draws_the_peak_of_data_in_memory() -> None:
     assert lines(peak_GBps=40.0, peak_share=0.5) == [40.0]
 
 
-def test_wmax_is_also_a_share_of_the_peak() -> None:
+def test_wmax_is_also_a_share_of_the_peak():
     table = tables["bs-t0-wmax"](None).set_index("test")
     assert table.shape == (7, 12)
     # BS4 reached 879 of 900 GB/s on a V100.
@@ -132,7 +132,7 @@ def test_wmax_is_also_a_share_of_the_peak() -> None:
     assert own["Own, 4 threads: Wmax_of_peak"] == approx(38.4 / 76.8)
 
 
-def test_the_given_peak_is_in_records_and_not_in_identities(capsys) -> None:
+def test_the_given_peak_is_in_records_and_not_in_identities(capsys):
     words = ("stream", "-k", "copy", "--elements", str(2**21), "--runs", "2")
     (record,) = measured(capsys, *words, "--peak", "51.2")
     assert record["peak_GBps"] == 51.2 and record["peak_share"] > 0
@@ -148,7 +148,7 @@ def test_the_given_peak_is_in_records_and_not_in_identities(capsys) -> None:
         case.with_(peak_GBps=math.nan)
 
 
-def test_the_firmware_tells_the_peak_of_a_measured_record(monkeypatch) -> None:
+def test_the_firmware_tells_the_peak_of_a_measured_record(monkeypatch):
     case = mk.stream("copy", elements=2**21, runs=2, placements=1)
     module = Module(2**34, "DDR5", 4800, 4800, "DIMM_A1", "")
     memory = columns(Population((module, module), (), 2, "by EDAC"))

@@ -22,7 +22,7 @@ from memkern.spec.kernel import Transfer
 A64FX = published("A64FX")
 
 
-def test_the_ceilings_of_a_published_machine() -> None:
+def test_the_ceilings_of_a_published_machine():
     one, domain = ceilings(A64FX, 1), ceilings(A64FX, 12)
     assert one["L1"] == Ceiling(pytest.approx(128 * 2.2), pytest.approx(64 * 2.2))
     assert domain["L1"].load_GBps == pytest.approx(12 * 128 * 2.2)
@@ -47,7 +47,7 @@ def test_the_ceilings_of_a_published_machine() -> None:
     ("name", "l3_GBps", "memory_GBps"),
     [("Xeon Gold 6148", 35.2, 58.96), ("Xeon Platinum 8360Y", 28.8, 84.96)],
 )
-def test_the_ceilings_of_published_domains(name, l3_GBps, memory_GBps) -> None:
+def test_the_ceilings_of_published_domains(name, l3_GBps, memory_GBps):
     machine = published(name)
     assert machine.domains == 4
     for cores in (1, machine.cores, 2 * machine.cores, 4 * machine.cores):
@@ -60,7 +60,7 @@ def test_the_ceilings_of_published_domains(name, l3_GBps, memory_GBps) -> None:
     ).bound == ("memory")
 
 
-def test_private_caches_have_equal_parts_of_a_bandwidth() -> None:
+def test_private_caches_have_equal_parts_of_a_bandwidth():
     rows = measured(*ROWS).bandwidths
     of_four = [dataclasses.replace(row, cores=4) for row in rows]
     found = ceilings(dataclasses.replace(measured(*ROWS), bandwidths=tuple(of_four)), 3)
@@ -97,7 +97,7 @@ ROWS = [
 ]
 
 
-def test_the_ceilings_of_a_measured_machine() -> None:
+def test_the_ceilings_of_a_measured_machine():
     found = ceilings(measured(*ROWS))
     # Copying a byte takes as long as storing it: loads overlap with stores.
     assert found["L1"] == Ceiling(100.0, 50.0, 0.0)
@@ -114,7 +114,7 @@ def test_the_ceilings_of_a_measured_machine() -> None:
         ceilings(A64FX, 0)
 
 
-def test_instructions_are_a_ceiling_of_l1() -> None:
+def test_instructions_are_a_ceiling_of_l1():
     slow = [("L1", "load", "", 1.0), ("L1", "store", "ordinary", 1.0), *ROWS[3:]]
     machine = dataclasses.replace(measured(*slow), instructions=A64FX.instructions)
     found = ceilings(machine)["L1"]
@@ -130,7 +130,7 @@ def record(**columns):
     return {**found, **columns}
 
 
-def test_limits_of_records() -> None:
+def test_limits_of_records():
     machine = measured(*ROWS)
     found = roofline(machine, record())
     assert found.bound == "memory"
@@ -152,7 +152,7 @@ def test_limits_of_records() -> None:
         roofline(machine, {"kernel": "amo.rand", "threads": 1})
 
 
-def test_only_ceilings_that_are_known_limit() -> None:
+def test_only_ceilings_that_are_known_limit():
     memory = {"memory": Ceiling(20.0, 10.0)}
     found = limit(record(footprint_B=1000), memory, {})
     # Without sizes of caches, the data come from memory.
@@ -163,13 +163,13 @@ def test_only_ceilings_that_are_known_limit() -> None:
         limit(record(memory_load_B=0.0, memory_store_B=0.0), memory, {})
 
 
-def test_stores_take_what_the_loads_leave() -> None:
+def test_stores_take_what_the_loads_leave():
     assert Transfer(30.0, 10.0).stores_GBps(10.0, 4e-9) == pytest.approx(10)
     # If loads take all of the time, a store is assumed to take a hundredth of a load's time.
     assert Transfer(30.0, 10.0).stores_GBps(10.0, 3e-9) == pytest.approx(1000)
 
 
-def test_ranks_on_two_nodes_have_twice_the_ceilings() -> None:
+def test_ranks_on_two_nodes_have_twice_the_ceilings():
     machine = measured(*ROWS)
     one = roofline(machine, record())
     both = roofline(machine, record(ranks=2, ranks_per_node=1))
@@ -178,7 +178,7 @@ def test_ranks_on_two_nodes_have_twice_the_ceilings() -> None:
     assert roofline(machine, record(threads=1000)).seconds == pytest.approx(one.seconds / 48)
 
 
-def test_the_columns_of_a_record() -> None:
+def test_the_columns_of_a_record():
     row = record()
     found = roofline_columns(row, limit(row, {"memory": Ceiling(20.0, 10.0)}, {}), BESIDE)
     assert found == {
@@ -191,7 +191,7 @@ def test_the_columns_of_a_record() -> None:
     }
 
 
-def test_a_fraction_above_what_memory_reached_is_not_given() -> None:
+def test_a_fraction_above_what_memory_reached_is_not_given():
     def fractions(memory_GBps: float, core_s: float = 0.0) -> list[float]:
         row = record()
         found = limit(row, {"memory": Ceiling(memory_GBps, memory_GBps / 2)}, {})

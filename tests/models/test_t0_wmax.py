@@ -254,7 +254,7 @@ def test_models_need_numpy_alone_to_be_imported():
 
 
 @pytest.mark.parametrize("time_s", [5e-324, 1e-300, 1e300])
-def test_a_fit_of_impossible_times_ends(time_s: float) -> None:
+def test_a_fit_of_impossible_times_ends(time_s):
     rows = {"bytes_B": [1e3, 1e4, 1e6, 1e9], "time_s": [2e-6, time_s, 12e-6, 1e-2]}
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

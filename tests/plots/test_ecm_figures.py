@@ -51,7 +51,7 @@ def records(**changes):
     return ResultSet(rows, [np.empty(0)] * len(rows), {})
 
 
-def test_the_table_has_every_loop_beside_its_prediction() -> None:
+def test_the_table_has_every_loop_beside_its_prediction():
     frame = tables["ecm"](records(), overlap=str(MODEL.overlap))
     assert len(frame) == len(LOOPS) * len(LEVELS)
     assert frame["measured_over_predicted"].to_numpy() == pytest.approx(1, abs=0.01)
@@ -64,7 +64,7 @@ def test_the_table_has_every_loop_beside_its_prediction() -> None:
     assert again["predicted_cycles"].to_numpy() == pytest.approx(frame["predicted_cycles"])
 
 
-def test_the_term_of_memory_has_one_bandwidth_for_all_bytes_if_asked() -> None:
+def test_the_term_of_memory_has_one_bandwidth_for_all_bytes_if_asked():
     common = tables["ecm"](records(), overlap="a", memory_rate="common")
     common = common.set_index(["kernel", "level"])
     rates = common["memory_rate"]
@@ -84,7 +84,7 @@ def test_the_term_of_memory_has_one_bandwidth_for_all_bytes_if_asked() -> None:
     assert_legible(figures["ecm"](records(), overlap="d", memory_rate="common"))
 
 
-def test_a_machine_file_has_the_time_in_the_core_in_l1() -> None:
+def test_a_machine_file_has_the_time_in_the_core_in_l1():
     frame = tables["ecm"](records(), machine="A64FX")
     daxpy = frame[frame["kernel"] == "loops.daxpy"].set_index("level")["core_cycles"]
     # 128 bytes are loaded, and 64 stored, at 128 and 64 bytes per cycle.
@@ -97,7 +97,7 @@ def test_a_machine_file_has_the_time_in_the_core_in_l1() -> None:
     assert "Loads and stores of the core: A64FX, published." in footnotes(fig)
 
 
-def test_predictions_lie_on_the_diagonal() -> None:
+def test_predictions_lie_on_the_diagonal():
     fig = figures["ecm"](records(), overlap=str(MODEL.overlap))
     assert_legible(fig)
     (ax,) = fig.axes
@@ -115,7 +115,7 @@ def test_predictions_lie_on_the_diagonal() -> None:
     assert sum(len(line.get_xdata()) for line in hollow) == 1
 
 
-def test_the_overlap_diagram_stacks_what_adds() -> None:
+def test_the_overlap_diagram_stacks_what_adds():
     fig = figures["ecm-overlap"](records(), kernels="loops.copy,loops.triad")
     assert_legible(fig)
     assert [ax.get_title() for ax in fig.axes] == ["loops.copy", "loops.triad"]
@@ -148,7 +148,7 @@ def lengths(ax):
     return dict(zip((text.get_text() for text in ax.get_yticklabels()), ends, strict=True))
 
 
-def test_the_overlap_diagram_of_the_paper_needs_no_records() -> None:
+def test_the_overlap_diagram_of_the_paper_needs_no_records():
     fig = figures["ecm-overlap"](None, kernels="loops.triad")
     assert_legible(fig)
     found = lengths(fig.axes[0])
@@ -167,7 +167,7 @@ def test_the_overlap_diagram_of_the_paper_needs_no_records() -> None:
     )
 
 
-def test_the_overlap_diagram_with_the_bandwidths_of_a_file(machine) -> None:
+def test_the_overlap_diagram_with_the_bandwidths_of_a_file(machine):
     fig = figures["ecm-overlap"](records(), kernels="loops.load", machine=machine)
     assert_legible(fig)
     found = lengths(fig.axes[0])
@@ -181,7 +181,7 @@ def test_the_overlap_diagram_with_the_bandwidths_of_a_file(machine) -> None:
     assert lengths(again.axes[0]) == found
 
 
-def test_hypotheses_have_one_label() -> None:
+def test_hypotheses_have_one_label():
     d = Overlap.parse("max(L1 load + max(L1 store, L2), memory)")
     other = Overlap.parse("L1 + max(L2, memory)")
     labels = _labelled(LEVELS, {"best fit": other, "second best": d})
@@ -189,7 +189,7 @@ def test_hypotheses_have_one_label() -> None:
     assert (labels["(d), second best"], labels["best fit"]) == (d, other)
 
 
-def test_records_that_do_not_fit_are_refused() -> None:
+def test_records_that_do_not_fit_are_refused():
     with refused("there is no record of loops"):
         figures["ecm"](None)
     with refused("needs an undisturbed loops.load"):
@@ -207,7 +207,7 @@ def machine(tmp_path):
     return str(dataclasses.replace(published("A64FX"), model="A").save(tmp_path / "a.json"))
 
 
-def test_the_roofline_table(machine) -> None:
+def test_the_roofline_table(machine):
     frame = tables["roofline"](records(), machine=machine)
     assert len(frame) == len(LOOPS) * len(LEVELS)
     row = frame[(frame["kernel"] == "loops.triad") & (frame["name"] == "L2")].iloc[0]
@@ -222,7 +222,7 @@ def test_the_roofline_table(machine) -> None:
     assert np.isnan(frame[frame["kernel"] == "loops.copy"]["flops_per_B"]).all()
 
 
-def test_the_roofline_figure(machine) -> None:
+def test_the_roofline_figure(machine):
     fig = figures["roofline"](records(), machine=machine)
     assert_legible(fig)
     (ax,) = fig.axes
@@ -234,7 +234,7 @@ def test_the_roofline_figure(machine) -> None:
     assert "loops.copy" not in {curve.get_label() for curve in ax.lines}
 
 
-def test_rooflines_need_a_machine_and_bytes(machine, tmp_path) -> None:
+def test_rooflines_need_a_machine_and_bytes(machine, tmp_path):
     with refused("the roofline needs a machine file"):
         figures["roofline"](records())
     with refused("no record has the bytes of each level"):
@@ -251,7 +251,7 @@ def test_rooflines_need_a_machine_and_bytes(machine, tmp_path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:A64FX is another machine")
-def test_figures_say_that_records_are_of_another_machine_than_the_model() -> None:
+def test_figures_say_that_records_are_of_another_machine_than_the_model():
     others = records()
     others.environments["here"] = {"machine": {"model": "Some CPU 3000"}}
     for name in ("roofline", "ecm-overlap"):

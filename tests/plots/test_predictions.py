@@ -64,7 +64,7 @@ def streams(counts=(1, 2, 4, 12)):
     return rows
 
 
-def test_a_core_takes_at_least_the_time_of_its_loads_and_stores() -> None:
+def test_a_core_takes_at_least_the_time_of_its_loads_and_stores():
     case = mk.case("loops.init", elements=1024, variant="simd", threads=1)
     row = record(case, 1.0, footprint_B=8192)
     slow = (Instruction("load", 512, Quantity(0.5)), Instruction("store", 512, Quantity(9.0)))
@@ -74,7 +74,7 @@ def test_a_core_takes_at_least_the_time_of_its_loads_and_stores() -> None:
     assert predict_record(dataclasses.replace(A64FX, instructions=slow), row, 1e6).core == 1e6
 
 
-def test_saturation_has_both_forms_and_the_saturating_cores() -> None:
+def test_saturation_has_both_forms_and_the_saturating_cores():
     fig = figures["saturation"](results(streams()), machine="A64FX")
     assert_legible(fig)
     (ax,) = fig.axes
@@ -119,7 +119,7 @@ def loops(unrolls=(1, 4), pages=("default",)):
     return rows
 
 
-def test_cycles_have_the_prediction_and_the_best_unrolling() -> None:
+def test_cycles_have_the_prediction_and_the_best_unrolling():
     fig = figures["loops-cycles"](results(loops()), machine="A64FX")
     assert_legible(fig)
     (ax,) = fig.axes
@@ -139,7 +139,7 @@ def test_cycles_have_the_prediction_and_the_best_unrolling() -> None:
     assert line(ax, "ECM model").get_ydata()[-1] == pytest.approx(16)
 
 
-def test_a_model_of_another_machine_has_no_time_of_the_records() -> None:
+def test_a_model_of_another_machine_has_no_time_of_the_records():
     slow = [
         row
         | {
@@ -166,13 +166,13 @@ def test_a_model_of_another_machine_has_no_time_of_the_records() -> None:
     )
 
 
-def test_pages_have_panels_of_their_own() -> None:
+def test_pages_have_panels_of_their_own():
     fig = figures["loops-cycles"](results(loops(pages=("4k", "thp"))))
     assert_legible(fig)
     assert [ax.get_title() for ax in fig.axes] == ["daxpy, 4k pages", "daxpy, thp pages"]
 
 
-def test_a_size_sweep_of_the_stencil_marks_what_holds() -> None:
+def test_a_size_sweep_of_the_stencil_marks_what_holds():
     rows = []
     none = "L1 none, L2 none"
     for footprint_B, held in ((2**16, "L1 rows, L2 rows"), (2**22, "L1 none, L2 rows"),
@@ -205,7 +205,7 @@ def products(counts=(4,), lengths=(4, 16, 64)):
     return rows
 
 
-def test_products_have_the_time_of_rows_and_columns_in_the_core() -> None:
+def test_products_have_the_time_of_rows_and_columns_in_the_core():
     fig = figures["spmv-row-length"](results(products()), formats="crs,sell", machine="A64FX")
     assert_legible(fig)
     (ax,) = fig.axes
@@ -250,7 +250,7 @@ NARROW = dataclasses.replace(
 )
 def test_the_time_in_the_core_is_of_the_body_that_ran(
     variant, isa, unroll, row_cycles, column_cycles
-) -> None:
+):
     crs, sell = products(lengths=(64,))
     how = {"variant": variant, "isa": isa, "unroll": unroll}
     rows = [{**crs, **how, "format": "crs"}, {**sell, **how, "format": "sell"}]
@@ -259,7 +259,7 @@ def test_the_time_in_the_core_is_of_the_body_that_ran(
     assert spmv_core_of(NARROW, rows[1]) / columns == pytest.approx(column_cycles, nan_ok=True)
 
 
-def test_measured_times_of_bodies_replace_the_formulas(tmp_path) -> None:
+def test_measured_times_of_bodies_replace_the_formulas(tmp_path):
     crs, sell = products(lengths=(64,))
     rows = [{**crs, "format": "crs"}, {**sell, "format": "sell", "beta": 0.5}]
     (hop,) = hops()
@@ -279,7 +279,7 @@ def test_measured_times_of_bodies_replace_the_formulas(tmp_path) -> None:
     assert "T_core by the throughput of instructions." in footnotes(fig)
 
 
-def test_products_saturate() -> None:
+def test_products_saturate():
     rows = results(products(counts=(1, 12), lengths=(64,)))
     fig = figures["spmv-saturation"](rows, machine="A64FX")
     assert_legible(fig)
@@ -296,7 +296,7 @@ def hops(counts=(1,), lattices=((8, 8, 8, 8),), **columns):
     return [{**row, "vector_bits": 512, **columns} for row in rows]
 
 
-def test_the_domain_wall_has_its_arithmetic_and_its_layer_conditions() -> None:
+def test_the_domain_wall_has_its_arithmetic_and_its_layer_conditions():
     rows = hops(counts=(1, 12))
     fig = figures["dw-scaling"](results(rows), machine="A64FX")
     assert_legible(fig)
@@ -319,7 +319,7 @@ def core_of_a_hop(source, **columns):
     return core_of(source, row) / (8**4 * 8)
 
 
-def test_complex_numbers_take_their_own_instructions_if_interleaved() -> None:
+def test_complex_numbers_take_their_own_instructions_if_interleaved():
     # Per four complex numbers: 288 fcmla of 2 cycles, 48 fcadd of 1 and 84 additions of 0.5.
     cycles = core_of_a_hop(A64FX, layout="RIRI")
     assert cycles == pytest.approx((288 * 2 + 48 * 1 + 84 * 0.5) / 4)
@@ -333,7 +333,7 @@ def with_permutations(cycles):
     return dataclasses.replace(A64FX, instructions=(*kept, permute))
 
 
-def test_complex_numbers_are_permuted_without_such_instructions() -> None:
+def test_complex_numbers_are_permuted_without_such_instructions():
     # 468 arithmetic instructions and 96 permutations, or 240 if sites do not share their links.
     shared, own = {"layout": "RIRI", "cut": "s"}, {"layout": "RIRI", "cut": "t2"}
     assert core_of_a_hop(with_permutations(0.5), **shared) == pytest.approx(564 * 0.5 / 4)
@@ -343,14 +343,14 @@ def test_complex_numbers_are_permuted_without_such_instructions() -> None:
     assert np.isnan(core_of_a_hop(without, **shared))
 
 
-def test_the_layout_decides_whether_memory_is_saturated() -> None:
+def test_the_layout_decides_whether_memory_is_saturated():
     """Check Alappat et al. 2021: interleaved complex numbers do not saturate the memory."""
     for layout, wanted in (("RRII", " cores."), ("RIRI", "RIRI s not within a domain.")):
         fig = figures["dw-scaling"](results(hops(counts=(1, 12), layout=layout)), machine="A64FX")
         assert wanted in footnotes(fig).partition("Saturated by:")[2]
 
 
-def test_what_lacks_a_prediction_is_said(tmp_path) -> None:
+def test_what_lacks_a_prediction_is_said(tmp_path):
     bare = [
         {k: v for k, v in row.items() if not k.endswith(("_load_B", "_store_B"))}
         for row in streams()
@@ -366,7 +366,7 @@ def test_what_lacks_a_prediction_is_said(tmp_path) -> None:
         figures["saturation"](elsewhere, machine=str(path))
 
 
-def test_a_report_gives_its_machine_file_to_all_figures() -> None:
+def test_a_report_gives_its_machine_file_to_all_figures():
     frame = results(streams()).to_frame()
     frame.attrs["machine_file"] = "A64FX"
     assert "ECM model" in line_labels(figures["saturation"](frame))

@@ -3,7 +3,6 @@
 import itertools
 import math
 import sys
-from pathlib import Path
 
 import neighbour_records
 import numpy as np
@@ -181,7 +180,7 @@ BOTH = pytest.mark.parametrize(
 
 @BOTH
 def test_the_figure_and_the_table_take_result_sets_and_become_files(
-    name, rows, values, culprit, tmp_path: Path
+    name, rows, values, culprit, tmp_path
 ):
     results = mk.ResultSet(rows(), [np.empty(0)] * len(rows()))
     pd.testing.assert_frame_equal(tables[name](results), values(results))
@@ -198,9 +197,7 @@ def test_other_records_are_refused(name, rows, values, culprit):
 
 
 @BOTH
-def test_the_figure_does_not_import_pyplot(
-    name, rows, values, culprit, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_figure_does_not_import_pyplot(name, rows, values, culprit, monkeypatch):
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
     figures[name](frame(rows()))
     assert "matplotlib.pyplot" not in sys.modules

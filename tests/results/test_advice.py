@@ -65,19 +65,19 @@ def sentences(record: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str
 
 
 @pytest.mark.parametrize("name", ADVICE)
-def test_what_a_record_has_is_not_advised(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_record_has_is_not_advised(name, capsys):
     text = ADVICE[name][1]
     assert text in sentences(NOTHING, capsys)
     for columns in HAS[name]:
         assert text not in sentences(NOTHING | columns, capsys)
 
 
-def test_no_other_advice_names_options() -> None:
+def test_no_other_advice_names_options():
     for module in (answers, hosts, doctor_findings.measured):
         assert not re.findall(r" --[a-z]+", inspect.getsource(module))
 
 
-def test_advice_that_nothing_follows_is_left_out() -> None:
+def test_advice_that_nothing_follows_is_left_out():
     every = NOTHING | {column: value for one in HAS.values() for column, value in one[0].items()}
     every |= {"threads": 4, "bound": "memory", "roofline_min_fraction": 0.3}
     assert answers.limit_sentence([every], MACHINE).endswith("30% of the roofline by here")
@@ -91,7 +91,7 @@ def test_advice_that_nothing_follows_is_left_out() -> None:
     )
 
 
-def test_the_limits_of_a_latency_are_outside_of_the_published_ones() -> None:
+def test_the_limits_of_a_latency_are_outside_of_the_published_ones():
     found = [row["value"] for row in reference.rows("published-figures") if row["unit"] == "ns"]
     assert f"{min(found):g} to {max(found):.0f} ns" in PUBLISHED_LATENCIES
     assert min(found) > answers.LEAST_MEMORY_S * 1e9

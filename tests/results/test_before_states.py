@@ -37,7 +37,7 @@ def which(record: Any) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_old_files_of_any_kind_are_read(kind: str) -> None:
+def test_old_files_of_any_kind_are_read(kind):
     results, all_kinds = mk.load(FILES[kind]), mk.load(FILES[".db"])
     assert len(results) == 18 and results.environments.keys() == all_kinds.environments.keys()
     rows = [
@@ -52,7 +52,7 @@ def test_old_files_of_any_kind_are_read(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_old_files_are_compared_with_new_records(kind: str) -> None:
+def test_old_files_are_compared_with_new_records(kind):
     before = mk.load(FILES[kind])
     frame = mk.compare(before, the_same_cases())
     assert len(frame) == 9
@@ -62,12 +62,12 @@ def test_old_files_are_compared_with_new_records(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_old_files_are_drawn(kind: str) -> None:
+def test_old_files_are_drawn(kind):
     before = mk.load(FILES[kind])
     figure = figures["sizes"](before)
     assert sum(len(ax.lines) + len(ax.patches) for ax in figure.axes) > 0
     assert math.isfinite(figure.get_figwidth())
 
 
-def test_nothing_is_told_of_a_host_whose_state_was_not_recorded() -> None:
+def test_nothing_is_told_of_a_host_whose_state_was_not_recorded():
     assert host_sentence(mk.load(FILES[".parquet"])) == ""

@@ -5,7 +5,6 @@ import json
 import math
 import random
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -38,7 +37,7 @@ def repeats(
     )
 
 
-def test_a_case_is_compared_by_its_repeats(tmp_path: Path) -> None:
+def test_a_case_is_compared_by_its_repeats(tmp_path):
     rng = np.random.default_rng(0)
     a, b = repeats(rng), repeats(rng, times=1.5, pages_requested="thp")
     (row,) = mk.compare(a, b).to_dict("records")
@@ -63,7 +62,7 @@ def test_a_case_is_compared_by_its_repeats(tmp_path: Path) -> None:
         assert mk.compare(a, b, slowdown=slowdown)["gate"].item() == found
 
 
-def test_placements_of_one_record_count_like_repeats() -> None:
+def test_placements_of_one_record_count_like_repeats():
     values = np.log([1.00, 1.02, 0.99, 1.01, 1.03])
     repeated = results([record(time_s=1e-3 * math.exp(v), repeat=k) for k, v in enumerate(values)])
     placed = results(
@@ -81,7 +80,7 @@ def test_placements_of_one_record_count_like_repeats() -> None:
         assert one[column] == pytest.approx(other[column]), column
 
 
-def test_one_placement_shows_no_spread() -> None:
+def test_one_placement_shows_no_spread():
     frame = mk.compare(results([record()]), results([record(time_s=2e-3)]))
     (row,) = frame.to_dict("records")
     assert row["verdict"] == "not enough data"
@@ -91,7 +90,7 @@ def test_one_placement_shows_no_spread() -> None:
     assert "drift between them" in " ".join(frame.attrs["remarks"])
 
 
-def test_a_file_compared_with_itself_has_no_difference() -> None:
+def test_a_file_compared_with_itself_has_no_difference():
     a = repeats(np.random.default_rng(5), (64, 128), sd=0.002)
     frame = mk.compare(a, a)
     assert list(frame["verdict"]) == ["same", "same"]
@@ -99,7 +98,7 @@ def test_a_file_compared_with_itself_has_no_difference() -> None:
     assert frame.attrs["compared"] == []
 
 
-def test_noise_between_files_makes_no_verdicts() -> None:
+def test_noise_between_files_makes_no_verdicts():
     false = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -108,7 +107,7 @@ def test_noise_between_files_makes_no_verdicts() -> None:
     assert false < 0.01 * 40 * 30
 
 
-def test_few_repeats_of_many_cases_find_a_large_difference() -> None:
+def test_few_repeats_of_many_cases_find_a_large_difference():
     found = []
     for seed in range(10):
         rng = np.random.default_rng(seed)
@@ -120,7 +119,7 @@ def test_few_repeats_of_many_cases_find_a_large_difference() -> None:
     assert np.mean(found) >= 0.9
 
 
-def test_variances_are_pooled_between_similar_cases_only() -> None:
+def test_variances_are_pooled_between_similar_cases_only():
     rng = np.random.default_rng(11)
 
     def estimates(sds: np.ndarray) -> list[verdicts.Estimate]:
@@ -138,7 +137,7 @@ def test_variances_are_pooled_between_similar_cases_only() -> None:
     assert verdicts.moderated(alike[:7]) == alike[:7]
 
 
-def test_options_are_compared_and_do_not_identify_cases() -> None:
+def test_options_are_compared_and_do_not_identify_cases():
     rng = np.random.default_rng(6)
     frame = mk.compare(repeats(rng, (64, 128)), repeats(rng, (64, 128), pages_requested="thp"))
     assert frame.attrs["compared"] == ["pages_requested"]
@@ -155,13 +154,13 @@ def test_options_are_compared_and_do_not_identify_cases() -> None:
         {"elements": 65},
     ],
 )
-def test_inputs_identify_cases_and_are_not_compared(other: Mapping[str, Any]) -> None:
+def test_inputs_identify_cases_and_are_not_compared(other):
     a, b = results([record(), record()]), results([{**record(), **other}] * 2)
     with pytest.raises(mk.InputError, match="no case in common"):
         mk.compare(a, b)
 
 
-def test_every_rate_is_listed_and_rows_without_bytes_are_compared_by_time() -> None:
+def test_every_rate_is_listed_and_rows_without_bytes_are_compared_by_time():
     rows = [
         record(1, performance_GFLOPs=2.0),
         record(2, rate_GAMS=3.0, kernel="amo.rand"),
@@ -183,7 +182,7 @@ def test_every_rate_is_listed_and_rows_without_bytes_are_compared_by_time() -> N
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_disturbed_and_invalid_records_are_not_compared(old: bool) -> None:
+def test_disturbed_and_invalid_records_are_not_compared(old):
     rng = np.random.default_rng(7)
     a = repeats(rng, (64, 128, 256))
     disturbed = repeats(rng, (64,), times=3.0, disturbed=True)
@@ -203,7 +202,7 @@ def test_disturbed_and_invalid_records_are_not_compared(old: bool) -> None:
     assert "1 disturbed, 1 invalid" in comparison_output.summary(frame)
 
 
-def test_the_mean_is_that_of_cases_with_a_verdict() -> None:
+def test_the_mean_is_that_of_cases_with_a_verdict():
     rng = np.random.default_rng(8)
     a = repeats(rng, (64, 128, 256))
     slow = repeats(rng, (64, 256), times=1.2)
@@ -215,9 +214,7 @@ def test_the_mean_is_that_of_cases_with_a_verdict() -> None:
 
 
 @pytest.mark.parametrize("half_width, verdict", [(0.05, "slower"), (0.5, "not enough data")])
-def test_an_effect_within_the_interval_of_the_next_run_is_not_found(
-    half_width: float, verdict: str
-) -> None:
+def test_an_effect_within_the_interval_of_the_next_run_is_not_found(half_width, verdict):
     interval = {"ci_scope": "next run", "ci_relative": half_width}
     rng = random.Random(5)
     sides = [
@@ -232,7 +229,7 @@ def test_an_effect_within_the_interval_of_the_next_run_is_not_found(
     assert mk.compare(*sides)["verdict"][0] == "slower"
 
 
-def test_records_of_different_states_of_the_host_are_not_compared() -> None:
+def test_records_of_different_states_of_the_host_are_not_compared():
     def side(exchange_ns: float, time_s: float) -> mk.ResultSet:
         how = {"placements": 5, "placement_sd": 0.01, "exchange_ns": exchange_ns, "states": "[{}]"}
         return results([record(64, time_s, **how)])
@@ -245,7 +242,7 @@ def test_records_of_different_states_of_the_host_are_not_compared() -> None:
     assert mk.compare(near, side(math.nan, 2e-3))["verdict"][0] == "slower"
 
 
-def test_missing_columns_and_nulls_are_accepted() -> None:
+def test_missing_columns_and_nulls_are_accepted():
     columns = ("kernel", "elements", "case_columns", "time_median_s")
     bare = results([{c: record()[c] for c in columns} for _ in range(2)])
     (row,) = mk.compare(bare, bare).to_dict("records")
@@ -262,7 +259,7 @@ def test_missing_columns_and_nulls_are_accepted() -> None:
         mk.compare(results([{"time_s": 1.0}]), bare)
 
 
-def test_without_case_columns_sizes_identify_cases() -> None:
+def test_without_case_columns_sizes_identify_cases():
     rows = [{k: v for k, v in record(n).items() if k != "case_columns"} for n in (64, 64, 128, 128)]
     assert len(mk.compare(results(rows), results(rows))) == 2
 
@@ -272,7 +269,7 @@ def saved(path: Path, found: mk.ResultSet) -> str:
     return str(path)
 
 
-def test_files_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_files_on_the_command_line(capsys, tmp_path):
     rng = np.random.default_rng(8)
     a = saved(tmp_path / "a.json", repeats(rng, (64, 128)))
     slow = repeats(rng, (64,), times=1.2, pages_requested="thp")
@@ -305,7 +302,7 @@ def test_files_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path:
     assert run(capsys, "compare", a, bad)[0] == 1
 
 
-def test_junit_and_history(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_junit_and_history(capsys, tmp_path):
     rng = np.random.default_rng(9)
     a = saved(tmp_path / "a.json", repeats(rng, (64, 128, 256)))
     found = repeats(rng, (64,), times=1.2) + repeats(rng, (128,), sd=0.3)

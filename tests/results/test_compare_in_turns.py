@@ -45,7 +45,7 @@ class RandomSide:
         return {"seconds": factor * math.exp(0.01 * self.rng.standard_normal())}
 
 
-def test_pairs_are_measured_in_rounds_until_a_verdict() -> None:
+def test_pairs_are_measured_in_rounds_until_a_verdict():
     requests: list[tuple[str, int]] = []
     rounds: list[int] = []
     rng = np.random.default_rng(10)
@@ -117,9 +117,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeWorker]:
     return FakeWorker
 
 
-def test_two_options_are_compared(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fake: type[FakeWorker]
-) -> None:
+def test_two_options_are_compared(capsys, monkeypatch, fake):
     options = ["--run", "x.toml", "--a", "--variant simd", "--b", "--variant scalar", "--json"]
     code, out, _ = run(capsys, "compare", *options, "--fail-on", "slower:10")
     rows = json.loads(out)
@@ -165,18 +163,14 @@ def test_a_gate_passes_fails_or_is_undecided(
     assert any(row["pairs"] > 30 for row in rows) == (sd > 0.05 and code != 4)
 
 
-def test_a_comparison_with_itself_prints_the_rate_of_false_verdicts(
-    capsys: pytest.CaptureFixture[str], fake: type[FakeWorker]
-) -> None:
+def test_a_comparison_with_itself_prints_the_rate_of_false_verdicts(capsys, fake):
     code, out, _ = run(capsys, "compare", "--run", "x.toml", "--self", "--a=--flush", "-q")
     assert code == 1
     assert "both sides are the build in" in out
     assert "false verdicts: 0 of 2 cases" in out
 
 
-def test_cases_without_memory_or_undisturbed_pairs_are_named(
-    monkeypatch: pytest.MonkeyPatch, fake: type[FakeWorker]
-) -> None:
+def test_cases_without_memory_or_undisturbed_pairs_are_named(monkeypatch, fake):
     monkeypatch.setattr(fake, "memory", False)
     frame = mk.compare_runs("x.toml", {}, {"variant": "scalar"})
     assert list(frame["verdict"]) == ["slower", "not measured", "invalid"]
@@ -189,7 +183,7 @@ def test_cases_without_memory_or_undisturbed_pairs_are_named(
     assert "0 of 60 pairs were undisturbed" in " ".join(frame.attrs["remarks"])
 
 
-def test_a_comparison_ends_in_time_with_what_was_measured(fake: type[FakeWorker]) -> None:
+def test_a_comparison_ends_in_time_with_what_was_measured(fake):
     with pytest.raises(mk.InputError, match="time_s must be a positive number"):
         mk.compare_runs("x.toml", time_s=0.0)
     frame = mk.compare_runs("x.toml", {}, {"variant": "scalar"}, time_s=1e-9)
@@ -199,7 +193,7 @@ def test_a_comparison_ends_in_time_with_what_was_measured(fake: type[FakeWorker]
     assert list(frame["verdict"]) == ["slower", "slower", "invalid"]
 
 
-def test_sides_with_different_cases_are_refused(fake: type[FakeWorker]) -> None:
+def test_sides_with_different_cases_are_refused(fake):
     with pytest.raises(mk.InputError, match="1 cases on side A and 3 on side B"):
         mk.compare_runs("x.toml", {"pages": "4k"})
     with pytest.raises(mk.InputError, match="pairs must be at least 30"):
@@ -227,9 +221,7 @@ def test_sides_with_different_cases_are_refused(fake: type[FakeWorker]) -> None:
         (["a.db", "b.db", "--fail-on", "slower:-1"], "-1"),
     ],
 )
-def test_wrong_input_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], culprit: str
-) -> None:
+def test_wrong_input_is_one_sentence(capsys, tmp_path, arguments, culprit):
     sweep = tmp_path / "x.toml"
     sweep.write_text('[[case]]\nkernel = "gather"\npattern = "0"\ncount = 64\nthreads = 1\n')
     words = [str(sweep) if word == "x.toml" else word for word in arguments]
@@ -243,7 +235,7 @@ def undisturbed_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("undisturbed_workers", "users_files")
-def test_a_worker_returns_values_or_errors(tmp_path: Path) -> None:
+def test_a_worker_returns_values_or_errors(tmp_path):
     sweep = tmp_path / "sweep.toml"
     sweep.write_text(
         '[defaults]\nthreads = 1\nruns = 3\n[[case]]\nkernel = "gather"\npattern = "0,1"\n'
@@ -265,7 +257,7 @@ def test_a_worker_returns_values_or_errors(tmp_path: Path) -> None:
         worker.close()
 
 
-def test_a_value_takes_few_samples() -> None:
+def test_a_value_takes_few_samples():
     case = short(mk.loops("sum", elements=1000, threads=1, runs=10**6))
     found = value_of(case)
     assert 0 < (found["observed"] or 0) < 1
@@ -298,9 +290,7 @@ def interpreter(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def test_the_ci_example_compares_two_builds(
-    tmp_path: Path, interpreter: Callable[..., Path]
-) -> None:
+def test_the_ci_example_compares_two_builds(tmp_path, interpreter):
     python = interpreter()
     words = [CI / "compare.sh", python, python, tmp_path]
     subprocess.run(words, check=True, env={**os.environ, "GITHUB_SHA": "abc"})
@@ -325,8 +315,8 @@ def test_the_ci_example_compares_two_builds(
     ],
 )
 def test_the_ci_example_decides_only_on_a_normal_instance(
-    doctor: str, found: int, decided: int, tmp_path: Path, interpreter: Callable[..., Path]
-) -> None:
+    doctor, found, decided, tmp_path, interpreter
+):
     python = interpreter(doctor=doctor, code=found, compare=3)
     words = [CI / "compare.sh", python, python, tmp_path, tmp_path / "a baseline.db"]
     assert subprocess.run(words, stdout=subprocess.DEVNULL).returncode == decided
@@ -357,9 +347,7 @@ def test_the_ci_job_passes_with_a_warning_if_nothing_was_decided(
 
 
 @pytest.mark.usefixtures("undisturbed_workers")
-def test_whole_comparison_of_two_interpreters(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_whole_comparison_of_two_interpreters(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(interleaved, "Family", lambda cases, *_: verdicts.Family(cases, 6))
     sweep, python = tmp_path / "sweep.toml", tmp_path / "python"
     sweep.write_text('[[case]]\nkernel = "stream.copy"\nelements = [64, 8192]\nthreads = 1\n')

@@ -90,9 +90,7 @@ def readers(found: mk.ResultSet, sound: mk.ResultSet) -> list[Callable[[], Any]]
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.release)])
 @pytest.mark.filterwarnings("ignore")
-def test_damaged_results_are_read_or_refused(
-    base: dict[str, Any], tmp_path: Path, seed: int
-) -> None:
+def test_damaged_results_are_read_or_refused(base, tmp_path, seed):
     rng = random.Random(seed)
     path = tmp_path / "x.json"
     path.write_text(json.dumps(base))
@@ -136,9 +134,7 @@ def assert_refused(document: dict[str, Any], file: Path, message: str) -> None:
         (("python", "memkern"), 1, r"python\.memkern is int, not str"),
     ],
 )
-def test_wrong_environments_are_named(
-    base: dict[str, Any], tmp_path: Path, path: tuple[Any, ...], value: Any, message: str
-) -> None:
+def test_wrong_environments_are_named(base, tmp_path, path, value, message):
     document = copy.deepcopy(base)
     (node,) = document["environments"].values()
     *before, last = path
@@ -157,15 +153,13 @@ def test_wrong_environments_are_named(
         ("threads", "x", "'x' does not fit the column threads of integer"),
     ],
 )
-def test_impossible_values_are_named(
-    base: dict[str, Any], tmp_path: Path, column: str, value: Any, message: str
-) -> None:
+def test_impossible_values_are_named(base, tmp_path, column, value, message):
     document = copy.deepcopy(base)
     document["records"][1][column] = value
     assert_refused(document, tmp_path / "x.json", message)
 
 
-def test_text_in_a_column_of_numbers_is_named(base: dict[str, Any], tmp_path: Path) -> None:
+def test_text_in_a_column_of_numbers_is_named(base, tmp_path):
     document = copy.deepcopy(base)
     document["columns"]["threads"] = "text"
     for record in document["records"]:
@@ -173,7 +167,7 @@ def test_text_in_a_column_of_numbers_is_named(base: dict[str, Any], tmp_path: Pa
     assert_refused(document, tmp_path / "x.json", "threads of record 0 is 'x'")
 
 
-def test_sides_with_other_columns_are_compared(base: dict[str, Any], tmp_path: Path) -> None:
+def test_sides_with_other_columns_are_compared(base, tmp_path):
     document = copy.deepcopy(base)
     for name in ("ns_per_access", "rate_GAMS", "performance_GFLOPs"):
         del document["columns"][name]

@@ -28,7 +28,7 @@ def turns(counts: tuple[int, ...] = (1, 2, 4), **more: Any) -> list[dict[str, An
     ]
 
 
-def test_speed_ups_are_those_of_the_turns() -> None:
+def test_speed_ups_are_those_of_the_turns():
     rows = turns()
     found = mk.efficiencies(results(rows))
     assert found["ranks"].tolist() == found["ranks_per_node"].tolist() == [1, 2, 4]
@@ -52,7 +52,7 @@ def test_speed_ups_are_those_of_the_turns() -> None:
     assert wide["low"] < row["low"] < row["high"] < wide["high"]
 
 
-def test_weak_scaling_counts_the_work_of_all_ranks() -> None:
+def test_weak_scaling_counts_the_work_of_all_ranks():
     rows = [
         over_ranks(
             "raider.triad",
@@ -72,7 +72,7 @@ def test_weak_scaling_counts_the_work_of_all_ranks() -> None:
     assert found["value"].tolist() == pytest.approx([20, 40 / 1.1, 80 / 1.21])
 
 
-def test_latencies_scale_by_their_times() -> None:
+def test_latencies_scale_by_their_times():
     rows = [
         over_ranks("raider.triad", n, t, 0.1, scaling="weak", ns_per_access=80.0)
         for t in range(3)
@@ -84,7 +84,7 @@ def test_latencies_scale_by_their_times() -> None:
     assert found["efficiency"].tolist() == pytest.approx([100.0, 100.0])
 
 
-def test_cases_modes_bindings_and_threads_have_rows_of_their_own() -> None:
+def test_cases_modes_bindings_and_threads_have_rows_of_their_own():
     variants: list[dict[str, Any]] = [
         {},
         {"scaling": "weak"},
@@ -111,7 +111,7 @@ def test_cases_modes_bindings_and_threads_have_rows_of_their_own() -> None:
     ]
 
 
-def test_disturbed_turns_do_not_count() -> None:
+def test_disturbed_turns_do_not_count():
     rows = turns((1, 2))
     rows[3] |= {"time_median_s": 10.0, "disturbed": True}
     found = mk.efficiencies(results(rows))
@@ -124,7 +124,7 @@ def test_disturbed_turns_do_not_count() -> None:
     assert np.isnan([row["low"], row["high"], row["efficiency_low"]]).all()
 
 
-def test_oversubscribed_ranks_are_marked_and_nothing_is_compared_with_them() -> None:
+def test_oversubscribed_ranks_are_marked_and_nothing_is_compared_with_them():
     rows = turns()
     for row in rows:
         row["oversubscribed"] = row["ranks"] != 2
@@ -134,7 +134,7 @@ def test_oversubscribed_ranks_are_marked_and_nothing_is_compared_with_them() -> 
     assert found["efficiency"].iloc[0] == pytest.approx(100 / 0.9, rel=0.02)
 
 
-def test_files_add_their_turns_and_turns_without_a_counterpart_do_not_count() -> None:
+def test_files_add_their_turns_and_turns_without_a_counterpart_do_not_count():
     twice = mk.efficiencies(results(turns()) + results(turns()))
     assert twice["turns"].tolist() == [10, 10, 10]
     # Incomplete turns, as after an interruption.
@@ -142,7 +142,7 @@ def test_files_add_their_turns_and_turns_without_a_counterpart_do_not_count() ->
     assert mk.efficiencies(results(turns()[1:3]))["ranks"].tolist() == [2, 4]
 
 
-def test_other_records_are_refused() -> None:
+def test_other_records_are_refused():
     none = [{k: v for k, v in row.items() if k != "scaling"} for row in turns()]
     for rows in ([], none, turns(valid=False)):
         with refused("no valid record over ranks: `memkern scaling`"):

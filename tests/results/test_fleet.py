@@ -48,15 +48,13 @@ def healthy(random: np.random.Generator, nodes: int, between: float) -> mk.Resul
     [(12, 60), *(pytest.param(nodes, 600, marks=pytest.mark.release) for nodes in (9, 40))],
 )
 @pytest.mark.parametrize("between", [0.0, 0.1])
-def test_fewer_than_one_healthy_fleet_in_a_hundred_has_a_named_node(
-    nodes: int, fleets: int, between: float
-) -> None:
+def test_fewer_than_one_healthy_fleet_in_a_hundred_has_a_named_node(nodes, fleets, between):
     randoms = (np.random.default_rng(seed) for seed in range(fleets))
     found = sum(bool(named(mk.fleet(healthy(random, nodes, between)))) for random in randoms)
     assert found <= 0.01 * fleets + 1
 
 
-def test_a_slow_node_is_named_in_each_case_that_is_slow() -> None:
+def test_a_slow_node_is_named_in_each_case_that_is_slow():
     fast = records(slow={"n05": 1.5}, kernels=["stream.copy", "stream.triad"])
     frame = mk.fleet(results([*fast, *records(kernels=["latency.chase"])]))
     assert named(frame) == [("n05", "stream.copy"), ("n05", "stream.triad")]
@@ -73,7 +71,7 @@ def test_a_slow_node_is_named_in_each_case_that_is_slow() -> None:
     assert named(mk.fleet(results(records(slow={"n05": 0.6}))))
 
 
-def test_the_range_ends_where_nodes_are_named() -> None:
+def test_the_range_ends_where_nodes_are_named():
     others = np.random.default_rng(3).normal(0, 0.01, 20)
     for sd in (1e-6, 0.02):
         for p in (0.3, 1e-3, 1e-6):
@@ -84,7 +82,7 @@ def test_the_range_ends_where_nodes_are_named() -> None:
     )
 
 
-def test_p_values_are_those_of_simulated_fleets() -> None:
+def test_p_values_are_those_of_simulated_fleets():
     random = np.random.default_rng(1)
     found = []
     for _ in range(3000):
@@ -94,7 +92,7 @@ def test_p_values_are_those_of_simulated_fleets() -> None:
         assert np.mean(np.array(found) <= level) == pytest.approx(level, rel=0.25)
 
 
-def test_what_runs_on_one_host_show_is_no_outlier() -> None:
+def test_what_runs_on_one_host_show_is_no_outlier():
     slow = {"n05": 1.3}
     assert named(mk.fleet(results(records(slow=slow, sd=0.01))))
     assert not named(mk.fleet(results(records(slow=slow, sd=0.1))))
@@ -103,7 +101,7 @@ def test_what_runs_on_one_host_show_is_no_outlier() -> None:
     assert not named(mk.fleet(results(repeated)))
 
 
-def test_different_processors_are_never_compared() -> None:
+def test_different_processors_are_never_compared():
     fast, slow = records(), records(slow={f"n{k:02}": 3.0 for k in range(16)}, environment_id="e2")
     for changed in ("model_number", "stepping", "cores"):
         machines = {
@@ -124,7 +122,7 @@ def test_different_processors_are_never_compared() -> None:
     assert remark.startswith("A Processor, cores 2: stream.copy on 1") and "at least 9" in remark
 
 
-def test_too_few_nodes_are_refused() -> None:
+def test_too_few_nodes_are_refused():
     assert mk.fleet(results(records(LEAST_NODES))) is not None
     assert "on 8 nodes, and at least 9" in refusal(mk.fleet, results(records(LEAST_NODES - 1)))
     # A node without a value does not count.
@@ -145,9 +143,7 @@ def test_too_few_nodes_are_refused() -> None:
         ({"states": "[]", "exchange_ns": 20.0}, "other state"),
     ],
 )
-def test_what_says_nothing_about_a_node_is_not_judged(
-    changes: dict[str, Any], verdict: str
-) -> None:
+def test_what_says_nothing_about_a_node_is_not_judged(changes, verdict):
     of_fleet = records(kernels=["stream.copy"], states="[]", exchange_ns=80.0)
     # It would be named.
     slow = record("n16", "stream.copy", 0.5, states="[]", exchange_ns=80.0)
@@ -175,9 +171,7 @@ def files(tmp_path: Path) -> list[str]:
     return paths
 
 
-def test_files_of_nodes_make_a_baseline_for_other_nodes(
-    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_nodes_make_a_baseline_for_other_nodes(files, tmp_path, capsys):
     target = str(tmp_path / "fleet.parquet")
     code, out, err = run(capsys, "compare", "fleet", *files, "-o", target, "--fail-on", "slower:20")
     assert code == 3
@@ -216,9 +210,7 @@ def test_files_of_nodes_make_a_baseline_for_other_nodes(
     )
 
 
-def test_gates_on_what_is_not_judged(
-    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gates_on_what_is_not_judged(files, tmp_path, capsys):
     gate = ("--fail-on", "slower:150")
     assert run(capsys, "compare", "fleet", *files, *gate)[0] == 0
     for name, change, codes in (
@@ -232,9 +224,7 @@ def test_gates_on_what_is_not_judged(
         more.unlink()
 
 
-def test_files_that_are_no_fleet_are_refused(
-    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_are_no_fleet_are_refused(files, tmp_path, capsys):
     other = tmp_path / "again" / "n00.json"
     other.parent.mkdir()
     results([{k: v for k, v in one.items() if k != "node"} for one in records(1)]).save(other)

@@ -22,12 +22,12 @@ def states(*of: tuple[float, float]) -> str:
     return json.dumps([{"exchange_ns": ns, "share": share} for ns, share in of])
 
 
-def test_a_quiet_host_needs_no_sentence() -> None:
+def test_a_quiet_host_needs_no_sentence():
     assert host_sentence([]) == ""
     assert host_sentence([{}, record(state="quiet"), record(state="disturbed")]) == ""
 
 
-def test_states_are_those_of_all_records() -> None:
+def test_states_are_those_of_all_records():
     found = host_sentence(
         [
             record(states=states((60.0, 0.9), (215.0, 0.1))),
@@ -52,13 +52,13 @@ def test_states_are_those_of_all_records() -> None:
         ({"shared_with": "sh (process 7)"}, "this host is shared with sh;"),
     ],
 )
-def test_what_is_known_of_the_cause_is_told(changes: dict[str, Any], text: str) -> None:
+def test_what_is_known_of_the_cause_is_told(changes, text):
     quiet = record(state="quiet", core_share=1.0)
     assert text in host_sentence([quiet, record(**changes), record(**changes)])
     assert text not in host_sentence([record(), record(core_share=math.nan)])
 
 
-def test_what_delays_memory_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_delays_memory_is_told(capsys):
     unknown = dict.fromkeys(("memory_errors", "moved_pages", "misplaced_share"), math.nan)
     assert memory_notes({}) == memory_notes(unknown) == {}
     assert memory_notes({**unknown, "misplaced_share": 0.02}) == {}
@@ -72,7 +72,7 @@ def test_what_delays_memory_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "in 1 of 2 records pages are on another NUMA node" in told
 
 
-def test_records_have_what_delays_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_have_what_delays_memory(monkeypatch):
     counts = iter([(5, 2), (7, 2), (7, 2), (8, 6)])
     names = ("memory_errors", "moved_pages")
     monkeypatch.setattr(run, "memory_counters", lambda: dict(zip(names, next(counts), strict=True)))
@@ -84,7 +84,7 @@ def test_records_have_what_delays_memory(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("this_machine")
-def test_pages_are_on_the_nodes_of_their_workers() -> None:
+def test_pages_are_on_the_nodes_of_their_workers():
     assert (
         not mk.stream("copy", elements=2**20, threads=1, runs=1).measure().record["misplaced_share"]
         > 0

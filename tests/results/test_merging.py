@@ -41,7 +41,7 @@ def cases(results: ResultSet) -> list[str]:
 
 
 @pytest.mark.parametrize("suffix", [".db", ".parquet", ".csv", ".json"])
-def test_two_machines_are_joined(tmp_path: Path, suffix: str) -> None:
+def test_two_machines_are_joined(tmp_path, suffix):
     a = saved(tmp_path / f"a{suffix}", record("c0"), record("c1", name="only here"))
     b = saved(tmp_path / "b.db", record("c0", THERE, ilp=2), environment=THERE, seed=1)
     merged = mk.merge([a, b])
@@ -54,7 +54,7 @@ def test_two_machines_are_joined(tmp_path: Path, suffix: str) -> None:
     ]
 
 
-def test_equal_records_of_a_machine_are_there_once(tmp_path: Path) -> None:
+def test_equal_records_of_a_machine_are_there_once(tmp_path):
     a = saved(tmp_path / "a.db", record("c0"), record("c1"))
     # The second file has another column, which is empty for c0.
     b = saved(tmp_path / "b.csv", record("c0"), record("c2", extra=1.5))
@@ -65,7 +65,7 @@ def test_equal_records_of_a_machine_are_there_once(tmp_path: Path) -> None:
     assert cases(mk.merge([a, other_machine])) == ["c0", "c1", "c0"]
 
 
-def test_an_interrupted_case_is_left_out_where_it_is_finished(tmp_path: Path) -> None:
+def test_an_interrupted_case_is_left_out_where_it_is_finished(tmp_path):
     a = saved(tmp_path / "a.db", record("c0", stop="interrupted"), record("c1", stop="interrupted"))
     b = saved(tmp_path / "b.db", record("c0", THERE), record("c1", repeat=1), environment=THERE)
     merged = mk.merge([a, b])
@@ -76,7 +76,7 @@ def test_an_interrupted_case_is_left_out_where_it_is_finished(tmp_path: Path) ->
     assert finished_cases(saved(tmp_path / "c.json", record("c0"))) == {("c0", 0)}
 
 
-def test_files_that_belong_to_others_are_no_sources(tmp_path: Path) -> None:
+def test_files_that_belong_to_others_are_no_sources(tmp_path):
     saved(tmp_path / "a.parquet", record("c0"))
     saved(tmp_path / "b.csv", record("c1"))
     files = [path for path in sorted(tmp_path.iterdir()) if path.suffix != ".db"]
@@ -84,7 +84,7 @@ def test_files_that_belong_to_others_are_no_sources(tmp_path: Path) -> None:
     assert cases(mk.merge(files)) == ["c0", "c1"]
 
 
-def test_nonsense_is_refused(tmp_path: Path) -> None:
+def test_nonsense_is_refused(tmp_path):
     a = saved(tmp_path / "a.db", record("c0", name="text"))
     empty = saved(tmp_path / "empty.json")
     mixed = saved(tmp_path / "mixed.db", record("c1", name=1.5))
@@ -102,9 +102,7 @@ def test_nonsense_is_refused(tmp_path: Path) -> None:
             mk.merge(files)
 
 
-def test_the_verb_writes_a_new_file_only(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_verb_writes_a_new_file_only(capsys, tmp_path):
     a = saved(tmp_path / "a.db", record("c0"))
     b = saved(tmp_path / "b.json", record("c1", THERE), environment=THERE)
     target = tmp_path / "all.parquet"
@@ -126,9 +124,7 @@ def test_the_verb_writes_a_new_file_only(
     assert joined == output_of(capsys, "export", str(before_file), *to) and len(joined[0]) > 0
 
 
-def test_the_verb_reads_before_it_writes(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_verb_reads_before_it_writes(capsys, tmp_path):
     target = tmp_path / "all.db"
     code, _, err = run(capsys, "export", str(tmp_path / "none.db"), "-o", str(target))
     assert code == 2

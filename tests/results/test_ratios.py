@@ -21,7 +21,7 @@ def turns(**times: list[list[float]]) -> str:
     return json.dumps(times)
 
 
-def test_a_ratio_in_turns_is_of_rates_for_equal_work() -> None:
+def test_a_ratio_in_turns_is_of_rates_for_equal_work():
     """The second case moves half the bytes of the first one."""
     base = record("a", 20.0, 1e-3, turns_s=turns(x=[[2e-3] * 3] * 8))
     other = record("b", 10.0, 1e-3, turns_s=turns(x=[[1.6e-3] * 3] * 8))
@@ -31,7 +31,7 @@ def test_a_ratio_in_turns_is_of_rates_for_equal_work() -> None:
     assert ratio(base, other, RATE).value == pytest.approx(1 / found.value)
 
 
-def test_the_latest_common_turns_count() -> None:
+def test_the_latest_common_turns_count():
     first, later, alone = ([[time] * 3] * 8 for time in (1e-3, 2e-3, 5e-3))
     base = record("a", 10.0, 1e-3, turns_s=turns(**{"1": first, "2": first, "3": alone}))
     other = record("b", 10.0, 1e-3, turns_s=turns(**{"1": first, "2": later}))
@@ -39,7 +39,7 @@ def test_the_latest_common_turns_count() -> None:
 
 
 @pytest.mark.parametrize("without", [None, math.nan, ""])
-def test_without_common_turns_the_ratio_is_that_of_the_values(without: Any) -> None:
+def test_without_common_turns_the_ratio_is_that_of_the_values(without):
     width = {"time_min_ci_relative": 0.1}
     base = record("a", 10.0, 1e-3, turns_s=turns(x=[[1e-3]] * 8), **width)
     for GBps, decided in ((12.0, False), (12.2, True), (8.3, False), (8.2, True)):
@@ -51,7 +51,7 @@ def test_without_common_turns_the_ratio_is_that_of_the_values(without: Any) -> N
     assert not ratio(again, base, RATE).in_turns
 
 
-def test_changes_of_the_host_between_placements_and_turns_cancel() -> None:
+def test_changes_of_the_host_between_placements_and_turns_cancel():
     rng = np.random.default_rng(1)
     speed = rng.lognormal(0, 0.5, (12, 3))
     base = speed * rng.lognormal(0, 0.01, speed.shape)
@@ -74,17 +74,17 @@ def test_changes_of_the_host_between_placements_and_turns_cancel() -> None:
         (1.5, 0.0, "1.50", "150 %"),
     ],
 )
-def test_a_ratio_as_text(value: float, half_width: float, text: str, percent: str) -> None:
+def test_a_ratio_as_text(value, half_width, text, percent):
     assert Ratio(value, half_width).text() == text
     assert Ratio(value, half_width).percent() == percent
 
 
-def test_an_interval_that_contains_1_decides_nothing() -> None:
+def test_an_interval_that_contains_1_decides_nothing():
     assert Ratio(1.1, 0.05).decided and Ratio(1 / 1.1, 0.05).decided
     assert not Ratio(1.04, 0.05).decided and not Ratio(1 / 1.04, 0.05).decided
 
 
-def test_the_ratios_that_functions_ask_for_are_grouped_by_their_base() -> None:
+def test_the_ratios_that_functions_ask_for_are_grouped_by_their_base():
     a, b, c, d = (record(name, 10.0, 1e-3) for name in "abcd")
 
     def first(records: list[dict[str, Any]]) -> None:

@@ -27,7 +27,7 @@ def turns(beside: float = 1.5, number: int = 7, **more: Any) -> list[dict[str, A
     return found
 
 
-def test_the_slowdown_and_its_interval_are_those_of_the_pairs() -> None:
+def test_the_slowdown_and_its_interval_are_those_of_the_pairs():
     rows = turns()
     (row,) = mk.slowdowns(results(rows)).to_dict("records")
     times = np.array([r["time_median_s"] for r in rows]).reshape(-1, 2)
@@ -48,7 +48,7 @@ def test_the_slowdown_and_its_interval_are_those_of_the_pairs() -> None:
     assert again["ratio"].item() == pytest.approx(row["ratio"])
 
 
-def test_disturbed_turns_do_not_count() -> None:
+def test_disturbed_turns_do_not_count():
     rows = turns()
     rows[3] |= {"time_median_s": 10.0, "disturbed": True}
     rows[4] |= {"disturbed": True}
@@ -71,7 +71,7 @@ def test_disturbed_turns_do_not_count() -> None:
     assert (row["turns"], row["disturbed"]) == (1, True)
 
 
-def test_every_neighbour_has_a_row_in_the_order_of_the_records() -> None:
+def test_every_neighbour_has_a_row_in_the_order_of_the_records():
     rows = turns()
     for turn in range(7):
         rows.append(beside_one("latency.chase", "", turn, 1e-3, name="far", ns_per_access=100.0))
@@ -93,7 +93,7 @@ def test_every_neighbour_has_a_row_in_the_order_of_the_records() -> None:
     assert found["together"].iloc[1] == pytest.approx(120.0)
 
 
-def test_files_of_one_case_add_their_turns_and_machines_differ() -> None:
+def test_files_of_one_case_add_their_turns_and_machines_differ():
     twice = mk.slowdowns(results(turns()) + results(turns()))
     assert twice["turns"].tolist() == [14]
     other = [r | {"environment_id": "f", "platform": "Other, 2 threads"} for r in turns(2.0)]
@@ -102,7 +102,7 @@ def test_files_of_one_case_add_their_turns_and_machines_differ() -> None:
     assert both["ratio"].tolist() == pytest.approx([1.5, 2.0], rel=0.02)
 
 
-def test_records_without_pairs_are_refused() -> None:
+def test_records_without_pairs_are_refused():
     for rows in ([], turns()[::2], turns()[1::2], turns(valid=False)):
         with refused("there is no case that was measured alone and beside a neighbour"):
             mk.slowdowns(results(rows))
@@ -110,7 +110,7 @@ def test_records_without_pairs_are_refused() -> None:
         mk.slowdowns(results(turns()), level=1.0)
 
 
-def test_half_of_an_interval_is_neither_0_nor_more_than_the_value() -> None:
+def test_half_of_an_interval_is_neither_0_nor_more_than_the_value():
     assert with_half_width(98.6, 97.0, 100.3, 0) == "99 ±2"
     assert with_half_width(98.6, 97.0, 101.0, 0) == "99 (97 to 101)"
     assert with_half_width(98.6, 98.59, 98.61, 0) == "99 ±1"
@@ -118,7 +118,7 @@ def test_half_of_an_interval_is_neither_0_nor_more_than_the_value() -> None:
     assert with_half_width(1.9, math.nan, math.nan, 2) == "1.90 ±?"
 
 
-def test_entries_tell_what_is_known() -> None:
+def test_entries_tell_what_is_known():
     row = {"ratio": 1.432, "low": 1.40, "high": 1.46, "disturbed": False}
     assert entry(row) == "1.43 ±0.03"
     assert entry(row | {"low": 0.98}) == "(1.43 (0.98 to 1.46))"
@@ -128,13 +128,13 @@ def test_entries_tell_what_is_known() -> None:
     assert "parentheses" in ENTRIES and "*" in ENTRIES
 
 
-def test_labels() -> None:
+def test_labels():
     assert label_of("stream.triad") == "stream.triad"
     assert label_of("bs.bs5", "release", "x") == "bs.bs5@release x"
     assert label_of("stream.triad", None, math.nan) == "stream.triad"
 
 
-def test_comparisons_distinguish_a_case_from_the_same_beside_a_neighbour() -> None:
+def test_comparisons_distinguish_a_case_from_the_same_beside_a_neighbour():
     a, b = results(turns(1.5)), results(turns(3.0))
     frame = mk.compare(a, b)
     assert dict(zip(frame["beside"], frame["ratio"], strict=True)) == pytest.approx(

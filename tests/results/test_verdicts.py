@@ -1,7 +1,6 @@
 """Verdicts: their statistics, and how often they are wrong in simulations."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from scipy import stats
 from memkern.results import verdicts
 
 
-def test_yuen_is_the_textbook_formula() -> None:
+def test_yuen_is_the_textbook_formula():
     rng = np.random.default_rng(1)
     for n in (15, 20, 30):
         a = rng.standard_normal(n)
@@ -33,7 +32,7 @@ def test_yuen_is_the_textbook_formula() -> None:
         assert found.count == n
 
 
-def test_welch_agrees_with_scipy() -> None:
+def test_welch_agrees_with_scipy():
     found = verdicts.welch((1.0, 0.02, 5), (1.05, 0.04, 3))
     expected = stats.ttest_ind_from_stats(1.0, 0.02, 5, 1.05, 0.04, 3, equal_var=False)
     assert found.p == pytest.approx(expected.pvalue)
@@ -42,7 +41,7 @@ def test_welch_agrees_with_scipy() -> None:
     assert verdicts.welch((1.0, 0.0, 2), (1.0, 0.0, 2)).error == pytest.approx(1e-3)
 
 
-def test_holm_corrects_stepwise_and_skips_nan() -> None:
+def test_holm_corrects_stepwise_and_skips_nan():
     corrected = verdicts.holm([0.01, math.nan, 0.04, 0.03, 0.5])
     np.testing.assert_allclose(corrected, [0.04, math.nan, 0.09, 0.09, 0.5])
     assert len(verdicts.holm([])) == 0
@@ -61,12 +60,12 @@ def test_holm_corrects_stepwise_and_skips_nan() -> None:
         (0.0, 0.01, 0.01, 1.0, "not enough data"),
     ],
 )
-def test_verdicts(effect: float, error: float, itself: float, p: float, verdict: str) -> None:
+def test_verdicts(effect, error, itself, p, verdict):
     estimate = verdicts.Estimate(-1.0, effect - 1.0, error, 17, itself, 30)
     assert estimate.verdict(p) == verdict
 
 
-def test_the_estimated_number_of_pairs_suffices() -> None:
+def test_the_estimated_number_of_pairs_suffices():
     rng = np.random.default_rng(2)
     few = rng.normal(0, 0.02, (2, 15))
     needed = verdicts.yuen(*few).needed(30)
@@ -76,7 +75,7 @@ def test_the_estimated_number_of_pairs_suffices() -> None:
     assert verdicts.yuen(*more).verdict(verdicts.yuen(*more).p * 60) != verdicts.NOT_ENOUGH
 
 
-def test_a_verdict_is_final_and_a_dropped_case_does_not_count() -> None:
+def test_a_verdict_is_final_and_a_dropped_case_does_not_count():
     rng = np.random.default_rng(3)
     family = verdicts.Family(3)
     assert family.looks == (15, 20, 30)
@@ -92,7 +91,7 @@ def test_a_verdict_is_final_and_a_dropped_case_does_not_count() -> None:
     np.testing.assert_array_equal(np.isnan(verdicts.holm(family.p)), [False, False, True])
 
 
-def test_further_tests_let_few_cases_with_just_that_slowdown_pass() -> None:
+def test_further_tests_let_few_cases_with_just_that_slowdown_pass():
     rng, found = np.random.default_rng(12), []
     for _ in range(200):
         family = verdicts.Family(1, slowdown=0.05, further=5)
@@ -108,13 +107,13 @@ def test_further_tests_let_few_cases_with_just_that_slowdown_pass() -> None:
 
 @pytest.mark.parametrize("families", [20, pytest.param(400, marks=pytest.mark.release)])
 @pytest.mark.parametrize("noise", NOISES.values(), ids=lambda noise: noise.__name__)
-def test_false_verdicts_are_below_one_percent_of_cases(noise: Any, families: int) -> None:
+def test_false_verdicts_are_below_one_percent_of_cases(noise, families):
     found = [simulated(noise, np.zeros(30), seed).verdicts for seed in range(families)]
     false = sum(verdict in FOUND for family in found for verdict in family)
     assert false < 0.01 * 30 * families
 
 
-def test_a_difference_of_five_percent_is_found_in_two_percent_of_noise() -> None:
+def test_a_difference_of_five_percent_is_found_in_two_percent_of_noise():
     effects = np.where(np.arange(30) % 2, math.log(1.05), 0.0)
     found = [simulated(independent, effects, seed).verdicts for seed in range(10)]
     differ = [v for family in found for v, e in zip(family, effects, strict=True) if e]

@@ -57,7 +57,7 @@ def keys(results: ResultSet) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("size", [0, 1, 5, 12, 64, 1000])
 @pytest.mark.parametrize("of", [1, 2, 3, 7, 16])
-def test_every_case_is_in_one_part(size: int, of: int) -> None:
+def test_every_case_is_in_one_part(size, of):
     cases: Any = range(size)
     parts = [list(Part(number + 1, of).select(cases)) for number in range(of)]
     assert sorted(place for part in parts for place in part) == list(range(size))
@@ -66,7 +66,7 @@ def test_every_case_is_in_one_part(size: int, of: int) -> None:
     assert parts == [list(Part(number + 1, of).select(cases)) for number in range(of)]
 
 
-def test_no_part_has_all_cases_with_one_value_of_an_option() -> None:
+def test_no_part_has_all_cases_with_one_value_of_an_option():
     cases: Any = range(64)
     for of in (2, 4):
         for number in range(of):
@@ -77,7 +77,7 @@ def test_no_part_has_all_cases_with_one_value_of_an_option() -> None:
             assert sum(place < 32 for place in part) == 32 // of
 
 
-def test_parts_by_hand_make_the_whole(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_parts_by_hand_make_the_whole(capsys, tmp_path):
     path = tmp_path / "sweep.toml"
     path.write_text(SWEEP)
     files = [str(tmp_path / f"{number}.db") for number in (1, 2, 3)]
@@ -93,7 +93,7 @@ def test_parts_by_hand_make_the_whole(capsys: pytest.CaptureFixture[str], tmp_pa
 
 
 @pytest.mark.parametrize("part", ["0/2", "3/2", "2", "a/b", "1/0", "1/2/3", "-1/2", ""])
-def test_wrong_parts_are_refused(capsys: pytest.CaptureFixture[str], part: str) -> None:
+def test_wrong_parts_are_refused(capsys, part):
     assert "must be K/N" in refused_words(capsys, "sweep", "x.toml", f"--part={part}")
 
 
@@ -101,9 +101,7 @@ def test_wrong_parts_are_refused(capsys: pytest.CaptureFixture[str], part: str) 
 
 
 @pytest.mark.usefixtures("users_files")
-def test_a_sweep_in_tasks_is_the_sweep(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str]
-) -> None:
+def test_a_sweep_in_tasks_is_the_sweep(capsys, tmp_path, sweep):
     out, _ = output_of(capsys, *sweep)
     header, *rows, scope = out.splitlines()
     assert header.split()[:2] == ["offset", "case"] and scope.startswith("±%")
@@ -133,9 +131,7 @@ def test_a_sweep_in_tasks_is_the_sweep(
     assert task.name.startswith("1-of-1.")
 
 
-def test_more_tasks_than_cases_are_not_submitted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str]
-) -> None:
+def test_more_tasks_than_cases_are_not_submitted(capsys, tmp_path, sweep):
     (tmp_path / "sweep.toml").write_text(
         '[[case]]\nkernel = "stream.copy"\nelements = 512\nruns = 2\nvariant = "scalar"'
     )
@@ -144,9 +140,7 @@ def test_more_tasks_than_cases_are_not_submitted(
     assert len(list((tmp_path / "all.parquet.tasks").glob("*.json"))) == 1
 
 
-def test_resuming_measures_what_a_changed_file_adds(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str]
-) -> None:
+def test_resuming_measures_what_a_changed_file_adds(capsys, tmp_path, sweep):
     assert run(capsys, *sweep[:-1], "1", "-q")[0] == 0
     before = mk.load(tmp_path / "all.parquet")
     (tmp_path / "sweep.toml").write_text(SWEEP.replace("4096", "4096, 8192"))
@@ -159,9 +153,7 @@ def test_resuming_measures_what_a_changed_file_adds(
     assert all(times[row["case_id"], row["repeat"]] == row["time_min_s"] for row in before)
 
 
-def test_a_task_that_is_killed_leaves_what_it_finished(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str]
-) -> None:
+def test_a_task_that_is_killed_leaves_what_it_finished(capsys, tmp_path, sweep):
     (tmp_path / "sweep.toml").write_text(
         '[[case]]\nkernel = "stream.copy"\nelements = [512, 513, 514, 515, 516, 517, 518, 519]\n'
         "budget_s = 0.4\nmax_samples = 10000000\nci = 1e-9\nplacements = 1\nthreads = 1\n"
@@ -204,9 +196,7 @@ def test_a_task_that_is_killed_leaves_what_it_finished(
         assert after[key]["time_min_s"] == kept[key]["time_min_s"]
 
 
-def test_the_error_of_a_task_is_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str]
-) -> None:
+def test_the_error_of_a_task_is_named(capsys, tmp_path, sweep):
     # The file is changed between the submission and the start of the task.
     original = cluster._Executor.submit
 
@@ -223,7 +213,7 @@ def test_the_error_of_a_task_is_named(
     assert "2 of 2 tasks failed" in err.splitlines()[-1]
 
 
-def test_ctrl_c_ends_the_task_and_keeps_its_results(tmp_path: Path, sweep: list[str]) -> None:
+def test_ctrl_c_ends_the_task_and_keeps_its_results(tmp_path, sweep):
     (tmp_path / "sweep.toml").write_text(
         SWEEP.replace("runs = 2\nbudget_s = 0.05", "budget_s = 30\nci = 1e-9")
     )
@@ -259,9 +249,7 @@ def measured_elsewhere(
     return whole
 
 
-def test_another_kind_of_machine_continues_in_a_file_of_its_own(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str]
-) -> None:
+def test_another_kind_of_machine_continues_in_a_file_of_its_own(capsys, tmp_path, sweep):
     whole = measured_elsewhere(capsys, tmp_path, sweep, "machine")
     assert run(capsys, *sweep, "-q", "--resume")[0] == 0
     merged = mk.load(tmp_path / "all.parquet")
@@ -271,9 +259,7 @@ def test_another_kind_of_machine_continues_in_a_file_of_its_own(
     assert len(list((tmp_path / "all.parquet.tasks").glob("1-of-2.*.db"))) == 2
 
 
-def test_results_of_another_build_are_not_continued(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str]
-) -> None:
+def test_results_of_another_build_are_not_continued(capsys, tmp_path, sweep):
     measured_elsewhere(capsys, tmp_path, sweep, "build")
     refusal = refused_words(capsys, *sweep, "-q", "--resume")
     assert "1-of-2.there.db holds results of another build (build.model: another" in refusal
@@ -299,13 +285,7 @@ def test_results_of_another_build_are_not_continued(
         ("--executor local -o x.db --prefetch 0 --threads 0", "--threads"),
     ],
 )
-def test_nonsense_is_refused(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    words: str,
-    message: str,
-) -> None:
+def test_nonsense_is_refused(capsys, monkeypatch, tmp_path, words, message):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     Path("x.toml").write_text(SWEEP)
@@ -313,9 +293,7 @@ def test_nonsense_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["x.toml"]
 
 
-def test_what_is_missing_is_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sweep: list[str]
-) -> None:
+def test_what_is_missing_is_named(capsys, monkeypatch, sweep):
     slurm = ["slurm" if word == "local" else word for word in sweep]
     monkeypatch.setenv("PATH", "/nowhere")
     assert "needs Slurm's sbatch" in refused_words(capsys, *slurm)
@@ -323,21 +301,19 @@ def test_what_is_missing_is_named(
     assert "--executor needs submitit: pip install" in refused_words(capsys, *sweep)
 
 
-def test_ranks_submit_nothing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sweep: list[str]
-) -> None:
+def test_ranks_submit_nothing(capsys, monkeypatch, sweep):
     monkeypatch.setenv("SLURM_PROCID", "0")
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     refusal = refused_words(capsys, *sweep, "--comm", "none")
     assert "--executor submits from one process, not from 2 ranks" in refusal
 
 
-def test_tasks_need_no_import_of_submitit_without_an_executor() -> None:
+def test_tasks_need_no_import_of_submitit_without_an_executor():
     code = "import sys; from memkern.studies import cluster; print('submitit' in sys.modules)"
     assert python("-c", code, check=True).stdout == "False\n"
 
 
-def test_the_executors_are_those_of_the_command_line() -> None:
+def test_the_executors_are_those_of_the_command_line():
     (verbs,) = (a.choices for a in cli.build_parser()._actions if isinstance(a.choices, dict))
     (option,) = (a for a in verbs["sweep"]._actions if a.dest == "executor")
     assert list(option.choices) == list(cluster.EXECUTORS)

@@ -6,15 +6,14 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from checking import refused
-from machines import MACHINES, PROCESSORS, Machine, described
+from machines import MACHINES, PROCESSORS, described
 
 import memkern as mk
 from memkern import _memkern
@@ -55,7 +54,7 @@ def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
 # Units
 
 
-def test_sides_share_every_cache_and_node() -> None:
+def test_sides_share_every_cache_and_node():
     # Two nodes with three cores each, of two hardware threads.
     cores = [[0, 6], [1, 7], [2, 8], [3, 9], [4, 10], [5, 11]]
     first, second = corun.halves(cores)
@@ -76,26 +75,26 @@ def test_sides_share_every_cache_and_node() -> None:
         ([[3, 7]], "two cores, .* --units 3:7"),
     ],
 )
-def test_one_core_has_no_neighbour(cores: list[list[int]], culprit: str) -> None:
+def test_one_core_has_no_neighbour(cores, culprit):
     with refused(culprit):
         corun.halves(cores)
 
 
-def test_hardware_threads_of_a_core_are_found(machine: Machine) -> None:
+def test_hardware_threads_of_a_core_are_found(machine):
     cores = topology.physical_cores()
     assert sorted(itertools.chain(*cores)) == sorted(os.sched_getaffinity(0))
     assert len(cores) == _memkern.topology()["cores"]
     assert {len(units) for units in cores} == {2 if machine.topology.endswith("pu:2") else 1}
 
 
-def test_units_are_read() -> None:
+def test_units_are_read():
     assert corun.read_units("0-3:4,6-7") == ([0, 1, 2, 3], [4, 6, 7])
 
 
 @pytest.mark.parametrize(
     "text", ["", "0", "0:", ":1", "0:1:2", "0-:1", "a:b", "0 : 1", "0:-1", "٣:1"]
 )
-def test_units_of_another_form_are_refused(text: str) -> None:
+def test_units_of_another_form_are_refused(text):
     with refused("units are two lists of processing units, such as 0-3:4-7"):
         corun.read_units(text)
 
@@ -108,7 +107,7 @@ def test_units_of_another_form_are_refused(text: str) -> None:
         (([UNITS[0]], []), "at least one processing unit on each side"),
     ],
 )
-def test_units_must_be_usable_and_disjoint(units: corun.Sides, culprit: str) -> None:
+def test_units_must_be_usable_and_disjoint(units, culprit):
     with refused(culprit):
         mk.corun(cases(), units=units)
 
@@ -137,14 +136,12 @@ def test_units_must_be_usable_and_disjoint(units: corun.Sides, culprit: str) -> 
         (cases, {"output": "x.txt"}, "x.txt"),
     ],
 )
-def test_wrong_cases_are_refused(
-    given: Callable[[], list[Case]], options: dict[str, Any], culprit: str
-) -> None:
+def test_wrong_cases_are_refused(given, options, culprit):
     with refused(culprit):
         mk.corun(given(), units=SIDES, **options)
 
 
-def test_the_usual_cases_have_data_in_memory() -> None:
+def test_the_usual_cases_have_data_in_memory():
     # Filling the data of a machine with larger caches takes seconds.
     with described(MACHINES["little memory"]):
         cache_B = capacity.last_level_cache_B()
@@ -163,7 +160,7 @@ def test_the_usual_cases_have_data_in_memory() -> None:
 
 @TWO_UNITS
 @pytest.mark.usefixtures("small_cases")
-def test_what_records_need_is_measured_without_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_records_need_is_measured_without_neighbours(monkeypatch):
     told: list[str] = []
     ensure, request = corun.ensure, corun._Process.request
 
@@ -179,7 +176,7 @@ def test_what_records_need_is_measured_without_neighbours(monkeypatch: pytest.Mo
 
 @TWO_UNITS
 @pytest.mark.usefixtures("small_cases")
-def test_every_case_is_measured_alone_and_beside_every_neighbour(tmp_path: Path) -> None:
+def test_every_case_is_measured_alone_and_beside_every_neighbour(tmp_path):
     turns: list[Sequence[Measurement]] = []
     output = tmp_path / "x.parquet"
     results = mk.corun(cases(), units=SIDES, turns=2, output=output, on_turn=turns.append)
@@ -207,7 +204,7 @@ def test_every_case_is_measured_alone_and_beside_every_neighbour(tmp_path: Path)
 
 @TWO_UNITS
 @pytest.mark.usefixtures("small_cases")
-def test_neighbours_may_be_others_than_the_cases() -> None:
+def test_neighbours_may_be_others_than_the_cases():
     load, chase = cases()
     results = mk.corun([load], [chase.with_(name="far")], units=SIDES, turns=2)
     assert [r["beside"] for r in results] == ["", "latency.chase far"] * 2
@@ -215,7 +212,7 @@ def test_neighbours_may_be_others_than_the_cases() -> None:
 
 @TWO_UNITS
 @pytest.mark.usefixtures("small_cases")
-def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
+def test_an_interrupted_run_is_resumed(tmp_path):
     def interrupt(turn: Sequence[Measurement]) -> None:
         raise KeyboardInterrupt
 
@@ -231,9 +228,7 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
 
 
 @TWO_UNITS
-def test_a_neighbour_that_waits_for_its_processor_disturbs_the_record(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_neighbour_that_waits_for_its_processor_disturbs_the_record(monkeypatch):
     request = WorkerProcess.request
 
     def waiting(self: WorkerProcess, verb: str, value: bool, /) -> dict[str, Any]:
@@ -250,14 +245,14 @@ def test_a_neighbour_that_waits_for_its_processor_disturbs_the_record(
 # Disturbance
 
 
-def test_the_neighbour_is_not_named_as_a_competitor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_neighbour_is_not_named_as_a_competitor(monkeypatch):
     threads = [(12, "python", 0), (13, "python", 1)]
     monkeypatch.setattr(cores, "_memkern", SimpleNamespace(running_threads=lambda: threads))
     assert cores.competitors() == ((12, "python", 0), (13, "python", 1))
     assert cores.competitors(Neighbour("loops.load", "abc", 12)) == ((13, "python", 1),)
 
 
-def test_a_marked_placement_makes_a_disturbed_record() -> None:
+def test_a_marked_placement_makes_a_disturbed_record():
     run = CaseRun(cases()[0].with_(runs=5, placements=1))
     run.place()
     run.disturb()
@@ -277,7 +272,7 @@ def started(case: Case) -> WorkerProcess:
 
 
 @pytest.mark.usefixtures("small_cases")
-def test_a_neighbour_runs_between_two_requests_and_ends_with_its_input() -> None:
+def test_a_neighbour_runs_between_two_requests_and_ends_with_its_input():
     process = started(cases()[0])
     try:
         assert process.answer() == {}
@@ -297,9 +292,7 @@ def test_a_neighbour_runs_between_two_requests_and_ends_with_its_input() -> None
         process.close()
 
 
-def test_a_neighbour_is_absent_without_processor_time_where_waits_are_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_neighbour_is_absent_without_processor_time_where_waits_are_unknown(monkeypatch):
     known = SimpleNamespace(run_queue_delays_known=lambda: False)
     monkeypatch.setattr(neighbour, "_memkern", known)
     for threads in (1, 2):
@@ -312,7 +305,7 @@ def test_a_neighbour_is_absent_without_processor_time_where_waits_are_unknown(
 
 @TWO_UNITS
 @pytest.mark.usefixtures("small_cases")
-def test_a_neighbour_that_dies_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_neighbour_that_dies_is_named(monkeypatch, tmp_path):
     wait = corun._Process.wait
 
     def kill(self: corun._Process) -> None:
@@ -327,7 +320,7 @@ def test_a_neighbour_that_dies_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 @TWO_UNITS
 @pytest.mark.usefixtures("small_cases")
-def test_a_neighbour_without_invocations_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_neighbour_without_invocations_is_refused(monkeypatch):
     monkeypatch.setattr(
         WorkerProcess, "request", lambda *words: {"invocations": 0, "waited_share": 0.0}
     )
@@ -337,7 +330,7 @@ def test_a_neighbour_without_invocations_is_refused(monkeypatch: pytest.MonkeyPa
 
 @TWO_UNITS
 @pytest.mark.usefixtures("small_cases")
-def test_a_kernel_that_other_processes_do_not_know_is_refused() -> None:
+def test_a_kernel_that_other_processes_do_not_know_is_refused():
     load = cases()[0]
     spec = register(dataclasses.replace(mk.registry()["loops.load"], name="loops.load@mine"))
     try:

@@ -38,7 +38,7 @@ def small_cases(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return cache
 
 
-def test_stored_sizes_of_caches_are_judged(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_sizes_of_caches_are_judged(cache, monkeypatch):
     def judged() -> Finding:
         (found,) = (f for f in mk.doctor(quick=True).findings if f.subject == "cache sizes")
         return found
@@ -52,7 +52,7 @@ def test_stored_sizes_of_caches_are_judged(cache: Path, monkeypatch: pytest.Monk
     assert found.state == NOTE and f"{last['size_B'] // 2**10} KiB of L" in found.text
 
 
-def test_a_small_check(small_cases: Path) -> None:
+def test_a_small_check(small_cases):
     shares: list[float] = []
     found = mk.doctor(quick=True, progress=shares.append)
     assert found.verdict in VERDICTS
@@ -74,9 +74,7 @@ def test_a_small_check(small_cases: Path) -> None:
     assert not list(small_cases.rglob("host*.json"))
 
 
-def test_a_quick_check_is_stored_and_in_later_records(
-    cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_quick_check_is_stored_and_in_later_records(cache, capsys):
     out, _ = output_of(capsys, "doctor", "--quick")
     verdict, *lines = out.splitlines()
     assert verdict in VERDICTS
@@ -87,7 +85,7 @@ def test_a_quick_check_is_stored_and_in_later_records(
     assert record["doctor"] == stored and stored.endswith(" (less than an hour before)")
 
 
-def test_it_is_valid_until_the_next_boot(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_valid_until_the_next_boot(cache, monkeypatch):
     assert this_host().health == ""
     assert mk.stream("copy", elements=64, threads=1, runs=1).measure().record["doctor"] == ""
     this_host().keep_health("disturbed: swap")
@@ -109,9 +107,7 @@ def test_it_is_valid_until_the_next_boot(cache: Path, monkeypatch: pytest.Monkey
     assert host.Host(this_host().path).health == ""
 
 
-def test_verbs_tell_once_that_the_machine_was_disturbed(
-    cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verbs_tell_once_that_the_machine_was_disturbed(cache, capsys):
     words = ("stream", "-k", "copy,triad", "-n", "64", "--runs", "1")
     this_host().keep_health("fit with reservations")
     assert run(capsys, *words)[2] == ""
@@ -121,7 +117,7 @@ def test_verbs_tell_once_that_the_machine_was_disturbed(
     assert "memkern doctor found this machine disturbed: other programs, swap" in sentence
 
 
-def test_reports_tell_that_the_machine_was_disturbed(cache: Path) -> None:
+def test_reports_tell_that_the_machine_was_disturbed(cache):
     this_host().keep_health("disturbed: steal time")
     results = mk.stream("copy", elements=64, threads=1, runs=1).measure().results
     target = cache / "report.html"
@@ -130,7 +126,7 @@ def test_reports_tell_that_the_machine_was_disturbed(cache: Path) -> None:
     assert f"{told} (less than an hour before)</b>" in target.read_text()
 
 
-def test_json_is_the_only_output(small_cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_only_output(small_cases, capsys):
     document = json.loads(output_of(capsys, "doctor", "--quick", "--json")[0])
     assert set(document) == {"verdict", "findings", "records"}
     assert document["verdict"] in VERDICTS
@@ -140,7 +136,7 @@ def test_json_is_the_only_output(small_cases: Path, capsys: pytest.CaptureFixtur
     assert [record["kernel"] for record in document["records"]][:1] == ["loops.load"]
 
 
-def test_quiet_is_one_line(small_cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_is_one_line(small_cases, capsys):
     out, err = output_of(capsys, "doctor", "--quick", "-q")
     assert err == ""
     (line,) = out.splitlines()
@@ -212,14 +208,8 @@ def without_memory(*plan: Any, build: Any = doctoring._build) -> Any:
     ],
 )
 def test_a_baseline_decides_on_the_exit_code(
-    factor: float,
-    replaced: dict[str, Any],
-    code: int,
-    expected: tuple[str, str, str],
-    earlier: Callable[[float], Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    factor, replaced, code, expected, earlier, monkeypatch, capsys
+):
     state, text, advice = expected
     baseline = earlier(factor)
     for name, replacement in replaced.items():
@@ -230,11 +220,7 @@ def test_a_baseline_decides_on_the_exit_code(
     assert bool(found["advice"]) == (state != GOOD)
 
 
-def test_a_baseline_of_several_nodes_decides_by_their_range(
-    earlier: Callable[[float], Path],
-    altered: dict[str, Any],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_baseline_of_several_nodes_decides_by_their_range(earlier, altered, capsys):
     own = mk.load(earlier(1.0))
     target = earlier(1.0).with_name("fleet.parquet")
 
@@ -266,7 +252,7 @@ def test_a_baseline_of_several_nodes_decides_by_their_range(
     assert code == 2 and "at least 9 nodes" in err
 
 
-def test_sizes_are_those_of_the_baseline(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_are_those_of_the_baseline(cache, monkeypatch):
     found: list[mk.ResultSet] = []
 
     def elements(memory_B: int, earlier: mk.ResultSet | None) -> tuple[int, bool]:
@@ -289,9 +275,7 @@ def test_sizes_are_those_of_the_baseline(cache: Path, monkeypatch: pytest.Monkey
     assert elements(2**29, other) == (half, False)
 
 
-def test_each_case_is_placed_before_the_cores_are_watched_for_long(
-    small_cases: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_case_is_placed_before_the_cores_are_watched_for_long(small_cases, monkeypatch):
     deadlines: list[float] = []
     done: list[str] = []
     measure = doctoring._measure
@@ -322,7 +306,7 @@ def test_each_case_is_placed_before_the_cores_are_watched_for_long(
     assert np.allclose(np.subtract(third, second), 0.05 / 3) and shares[:3] == [4, 3, 2]
 
 
-def test_slow_trials_of_a_case_leave_time_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_trials_of_a_case_leave_time_for_the_others(monkeypatch):
     clock = [0.0]
 
     class Slow:
@@ -352,9 +336,7 @@ def test_slow_trials_of_a_case_leave_time_for_the_others(monkeypatch: pytest.Mon
     assert clock[0] <= plan.total_s + 0.2
 
 
-def test_files_that_are_no_baseline_are_refused(
-    small_cases: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_are_no_baseline_are_refused(small_cases, capsys):
     foreign, other, text = (small_cases / f"{name}.json" for name in ("foreign", "other", "text"))
     results = mk.stream("copy", elements=64, threads=1, runs=1).measure().results
     results.save(other)
@@ -373,7 +355,7 @@ def test_files_that_are_no_baseline_are_refused(
         assert culprit in sentence and path.name in sentence
 
 
-def test_files_are_not_overwritten(small_cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_are_not_overwritten(small_cases, capsys):
     target = small_cases / "doctor.json"
     target.write_text("mine")
     assert "--force" in refused_words(capsys, "doctor", "--quick", "-q", "-o", str(target))
@@ -383,18 +365,14 @@ def test_files_are_not_overwritten(small_cases: Path, capsys: pytest.CaptureFixt
     assert run(capsys, "doctor", "-q", "-o", str(small_cases / "x.txt"))[0] == 2
 
 
-def test_a_wrong_result_is_exit_code_1(
-    small_cases: Path, altered: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_result_is_exit_code_1(small_cases, altered, capsys):
     altered["valid"] = False
     code, out, _ = run(capsys, "doctor", "--quick")
     assert code == 1
     assert out.startswith("disturbed\n") and "results are wrong" in out
 
 
-def test_cases_that_can_not_be_measured_are_unknown(
-    small_cases: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cases_that_can_not_be_measured_are_unknown(small_cases, monkeypatch):
     case = doctoring.kernel_case
 
     def refusing(kernel: str, **options: Any) -> Any:
@@ -413,9 +391,7 @@ def test_cases_that_can_not_be_measured_are_unknown(
     assert {found[name].state for name in ("latency", "load", "triad")} == {UNKNOWN}
 
 
-def test_an_interrupted_check_has_no_verdict(
-    small_cases: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_check_has_no_verdict(small_cases, monkeypatch, capsys):
     def interrupted(run: doctoring.CaseRun) -> None:
         raise KeyboardInterrupt
 

@@ -75,7 +75,7 @@ def some(value: float, share: float, otherwise: float, n: int = 200) -> np.ndarr
     return np.where(np.arange(n) < round(share * n), value, otherwise)
 
 
-def test_quiet_cores_are_good(judged: Any) -> None:
+def test_quiet_cores_are_good(judged):
     found = judged(watched())
     assert {finding.state for finding in found.values()} == {GOOD}
     assert "100.0% of the time" in found["processor time"].text
@@ -89,7 +89,7 @@ def test_quiet_cores_are_good(judged: Any) -> None:
     assert f"memory {half_width(within, '±{}%')} by one thread" in text
 
 
-def test_without_samples_nothing_is_known(judged: Any) -> None:
+def test_without_samples_nothing_is_known(judged):
     unknown = dict.fromkeys(("cpu_share", "throughput", "clock_Hz", "exchange_s"), math.nan)
     for watch in (watched(0), watched(**unknown)):
         found = judged(watch)
@@ -97,7 +97,7 @@ def test_without_samples_nothing_is_known(judged: Any) -> None:
         assert {finding.state for finding in found.values()} == {UNKNOWN}
 
 
-def test_unknown_run_queue_delays_are_a_finding() -> None:
+def test_unknown_run_queue_delays_are_a_finding():
     assert doctoring.run_queue_delays(True).state == GOOD
     found = doctoring.run_queue_delays(False)
     assert found.state == UNKNOWN
@@ -115,9 +115,7 @@ def test_unknown_run_queue_delays_are_a_finding() -> None:
         ("clock", "clock_Hz", 2.0e9, 0.5, BAD),
     ],
 )
-def test_cores_by_the_share_of_probes(
-    judged: Any, subject: str, column: str, value: float, share: float, state: str
-) -> None:
+def test_cores_by_the_share_of_probes(judged, subject, column, value, share, state):
     usual = {"throughput": 2.0, "clock_Hz": 3e9}[column]
     watch = watched(**{column: some(value, share, usual)})
     found = judged(watch)
@@ -140,25 +138,25 @@ def test_cores_by_the_share_of_probes(
         (0.25, math.nan, BAD),
     ],
 )
-def test_waits_are_worse_than_absence(judged: Any, away: float, waited: float, state: str) -> None:
+def test_waits_are_worse_than_absence(judged, away, waited, state):
     found = judged(watched(cpu_share=1 - away, waited_share=waited))
     assert found["processor time"].state == state
 
 
-def test_a_long_wait_counts_by_its_duration(judged: Any) -> None:
+def test_a_long_wait_counts_by_its_duration(judged):
     seconds, share = some(0.1, 0.005, 1e-3), some(0.01, 0.005, 1.0)
     watch = watched(seconds=seconds, cpu_share=share, waited_share=1 - share)
     assert judged(watch)["processor time"].state == BAD
 
 
-def test_states_of_the_host_are_told_with_their_shares(judged: Any) -> None:
+def test_states_of_the_host_are_told_with_their_shares(judged):
     exchange_s = some(2e-7, 0.25, 5e-8)
     found = judged(watched(exchange_s=exchange_s, exchange_least_s=exchange_s))["exchanges"]
     assert found.state == NOTE
     assert "in 50 ns 75% of the time, in 200 ns 25% of the time, each for 0.2 s" in found.text
 
 
-def test_next_runs_on_a_shared_host_vary_more(judged: Any) -> None:
+def test_next_runs_on_a_shared_host_vary_more(judged):
     found = judged(watched(throughput=1.4))["next runs"]
     assert found.state == NOTE and "memory ×÷1.4 by one thread" in found.text
 
@@ -176,7 +174,7 @@ def test_next_runs_on_a_shared_host_vary_more(judged: Any) -> None:
         ((), math.nan, UNKNOWN, "nothing else was seen"),
     ],
 )
-def test_other_programs(others: Any, processors: float, state: str, text: str) -> None:
+def test_other_programs(others, processors, state, text):
     found = other_programs(Activity(others, 0.0), processors)
     assert found.state == state and text in found.text
     assert bool(found.advice) == (state != GOOD)
@@ -185,7 +183,7 @@ def test_other_programs(others: Any, processors: float, state: str, text: str) -
 @pytest.mark.parametrize(
     "share, state", [(0.0, GOOD), (0.005, GOOD), (0.05, NOTE), (0.3, NOTE), (math.nan, UNKNOWN)]
 )
-def test_steal_time(share: float, state: str) -> None:
+def test_steal_time(share, state):
     found = steal_time(share)
     assert found.state == state
     assert bool(found.advice) == (state != GOOD)
@@ -201,9 +199,7 @@ def test_steal_time(share: float, state: str) -> None:
         (16e9, None, 0, UNKNOWN, "unknown"),
     ],
 )
-def test_share_of_peak(
-    model_B: float, hypervisor: str | None, modules: int, state: str, text: str
-) -> None:
+def test_share_of_peak(model_B, hypervisor, modules, state, text):
     module = Module(2**34, "DDR4", 3200, 3200, "DIMM_A1", "")
     memory = Population((module,) * modules, (), modules, "by EDAC")
     records = [
@@ -236,7 +232,7 @@ def test_share_of_peak(
         ({"valid": False}, BAD, "results are wrong"),
     ],
 )
-def test_records_are_judged_by_their_spread(changes: dict[str, Any], state: str, text: str) -> None:
+def test_records_are_judged_by_their_spread(changes, state, text):
     record = {
         "kernel": "loops.load", "threads": 2, "footprint_B": 2**27, "valid": True,
         "disturbed": False, "state": "quiet", "shared_with": "", "placement_sd": 0.02,
@@ -250,7 +246,7 @@ def test_records_are_judged_by_their_spread(changes: dict[str, Any], state: str,
     assert "host is shared" not in found.text
 
 
-def test_a_long_latency_is_noted() -> None:
+def test_a_long_latency_is_noted():
     record = {
         "kernel": "latency.chase", "threads": 1, "footprint_B": 2**27, "valid": True,
         "disturbed": False, "state": "quiet", "placement_sd": 0.01, "placements": 3,
@@ -271,9 +267,7 @@ def test_a_long_latency_is_noted() -> None:
         ({"L2": 2**20}, GOOD, "measured latencies of L2"),
     ],
 )
-def test_measured_caches_beside_those_of_the_system(
-    measured: dict[str, int] | None, state: str, text: str
-) -> None:
+def test_measured_caches_beside_those_of_the_system(measured, state, text):
     # Cores of two kinds have an L2 of 2 MiB or of 1 MiB.
     caches = [
         {"level": level, "size_B": size_B, "type": kind, "instances": 1}
@@ -291,7 +285,7 @@ def test_measured_caches_beside_those_of_the_system(
     assert "L2" not in found.text or state == GOOD
 
 
-def test_caches_that_are_not_reported_are_named() -> None:
+def test_caches_that_are_not_reported_are_named():
     caches = [{"level": level, "size_B": 2**15 * level, "instances": 1} for level in (1, 2)]
     machine = {"machine": {"caches": caches}, "measured_caches": {"sizes_B": {"L3": 2**25}}}
     found = cache_sizes(machine)
@@ -299,7 +293,7 @@ def test_caches_that_are_not_reported_are_named() -> None:
     assert "from 32768 KiB on" in found.text
 
 
-def test_what_was_not_measured_is_unknown() -> None:
+def test_what_was_not_measured_is_unknown():
     assert "time was over" in doctoring.measured("latency.chase", None, "").text
     found = doctoring.measured("latency.chase", None, "it needs 9 GB")
     assert (found.subject, found.state) == ("latency", UNKNOWN) and "9 GB" in found.text
@@ -318,7 +312,7 @@ def results_of(seconds: float, sd: float = 0.001, **changes: Any) -> mk.ResultSe
     return mk.ResultSet(records, [np.ones(1)] * 3, {"x": {"machine": changes}})
 
 
-def test_slow_loads_are_measured_again_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_loads_are_measured_again_in_turns(monkeypatch):
     def in_turns(found: mk.ResultSet, cases: Any, groups: Any, time_s: float) -> None:
         assert [[record["kernel"] for record in group] for group in groups] == [
             ["stream.triad", "loops.load"]
@@ -337,7 +331,7 @@ def test_slow_loads_are_measured_again_in_turns(monkeypatch: pytest.MonkeyPatch)
     assert loads_beside_triad(results_of(1.0).filter(kernel="loops.load"), []) == []
 
 
-def test_the_comparison_with_a_baseline() -> None:
+def test_the_comparison_with_a_baseline():
     same = against(results_of(1.0), results_of(1.0))
     assert (same.state, same.advice) == (GOOD, "")
     assert "load same, triad same, latency same" in same.text

@@ -35,7 +35,7 @@ CODE = [
 ]
 
 
-def test_the_innermost_loop_is_found() -> None:
+def test_the_innermost_loop_is_found():
     (loop,) = innermost_loops(CODE)
     assert [i.address for i in loop] == [6, 12, 16, 20]
     assert main_loop(CODE) == loop
@@ -45,7 +45,7 @@ def test_the_innermost_loop_is_found() -> None:
     )
 
 
-def test_the_main_loop_may_contain_loops_without_vectors() -> None:
+def test_the_main_loop_may_contain_loops_without_vectors():
     prefetch = [
         Instruction(13, "prefetcht0", "(%rcx)"),
         Instruction(14, "add", "$0x40,%rcx"),
@@ -55,7 +55,7 @@ def test_the_main_loop_may_contain_loops_without_vectors() -> None:
     assert [i.address for i in main_loop(code)] == [6, 12, 13, 14, 15, 16, 20]
 
 
-def test_the_main_loop_stores_what_its_kernel_does() -> None:
+def test_the_main_loop_stores_what_its_kernel_does():
     stored = [
         Instruction(50, "vmovupd", "%ymm0,(%rdi)"),
         Instruction(54, "vmovupd", "%ymm0,0x20(%rdi)"),
@@ -68,12 +68,12 @@ def test_the_main_loop_stores_what_its_kernel_does() -> None:
     assert main_loop(CODE, stores=True) == main_loop(CODE)
 
 
-def test_a_jump_keeps_the_registers_that_it_tests() -> None:
+def test_a_jump_keeps_the_registers_that_it_tests():
     loop = [Instruction(0, "fadd", "d0, d0, d1"), Instruction(4, "cbnz", "x0, 0 <f>")]
     assert static_analysis.assembly(loop) == "begin:\n\tfadd d0, d0, d1\n\tcbnz x0, begin\n"
 
 
-def test_every_body_is_where_the_extension_says() -> None:
+def test_every_body_is_where_the_extension_says():
     offsets = _memkern.body_offsets()
     assert len(offsets) == len(_memkern.entries())
     assert all(offsets)
@@ -90,7 +90,7 @@ def test_every_body_is_where_the_extension_says() -> None:
 
 @pytest.mark.parametrize("unroll", [1, 2, 4, 8])
 @pytest.mark.parametrize(("kernel", "dtype"), [("triad", "float64"), ("copy", "float32")])
-def test_an_iteration_has_as_many_vectors_as_it_is_unrolled(kernel, dtype, unroll) -> None:
+def test_an_iteration_has_as_many_vectors_as_it_is_unrolled(kernel, dtype, unroll):
     case = mk.loops(kernel, elements=64, dtype=dtype, variant="simd", unroll=unroll, threads=1)
     isa = _memkern.supported_isas()[0]
     body = static_analysis.main_loop_of(case, {"variant": "simd", "isa": isa})
@@ -99,7 +99,7 @@ def test_an_iteration_has_as_many_vectors_as_it_is_unrolled(kernel, dtype, unrol
 
 @pytest.mark.skipif(not X86, reason="counts the instructions of x86")
 @pytest.mark.parametrize(("layout", "share"), [("RRII", 1), ("RIRI", 3 / 4)])
-def test_the_loop_of_the_domain_wall_is_in_the_function_that_its_body_calls(layout, share) -> None:
+def test_the_loop_of_the_domain_wall_is_in_the_function_that_its_body_calls(layout, share):
     options = {"layout": layout, "cut": "s", "ls": 8, "variant": "simd", "threads": 1}
     case = mk.case("dw.hop", lattice=(2, 2, 2, 2), **options)
     body = static_analysis.main_loop_of(case, case.prepare().native.obtained())
@@ -120,7 +120,7 @@ def program(tmp_path, monkeypatch, text, code=0):
 BODY = static_analysis.Body("f", tuple(CODE[2:6]), 2.0)
 
 
-def test_the_cycles_are_those_of_a_vector(tmp_path, monkeypatch) -> None:
+def test_the_cycles_are_those_of_a_vector(tmp_path, monkeypatch):
     program(tmp_path, monkeypatch, "Iterations:        1000\nTotal Cycles:      3000")
     assert static_analysis.mca(BODY).cycles == 3 / 2
     assert (tmp_path / "input").read_text() == static_analysis.assembly(BODY.loop)
@@ -151,7 +151,7 @@ Resource pressure by instruction:
  -     9.00   0.34   0.66   vmovupd (%rdi), %ymm0"""
 
 
-def test_the_busiest_port_is_named(tmp_path, monkeypatch) -> None:
+def test_the_busiest_port_is_named(tmp_path, monkeypatch):
     program(tmp_path, monkeypatch, PORTS)
     assert static_analysis.mca(BODY) == (1.5, "Zn3FPP45", 1.4)
     program(tmp_path, monkeypatch, PORTS.replace("2.80", " -  ").replace("2.60", " -  "))
@@ -172,11 +172,11 @@ def test_the_busiest_port_is_named(tmp_path, monkeypatch) -> None:
         ("ldr", "q0, [x0, #16]", False),
     ],
 )
-def test_accesses_to_the_stack(mnemonic, operands, on_stack) -> None:
+def test_accesses_to_the_stack(mnemonic, operands, on_stack):
     assert Instruction(0, mnemonic, operands).on_stack == on_stack
 
 
-def test_what_a_loop_accesses_beyond_its_definition_is_a_surplus(monkeypatch) -> None:
+def test_what_a_loop_accesses_beyond_its_definition_is_a_surplus(monkeypatch):
     triad = [
         Instruction(0, "vmovupd", "(%rdi),%ymm0"),
         Instruction(4, "vmovapd", "%ymm0,0x20(%rsp)"),
@@ -196,7 +196,7 @@ def test_what_a_loop_accesses_beyond_its_definition_is_a_surplus(monkeypatch) ->
     assert (body.units, body.surplus) == (1.0, (0.0, 0.0))
 
 
-def test_llvm_mca_predicts_a_loop() -> None:
+def test_llvm_mca_predicts_a_loop():
     if static_analysis.llvm_mca() is None:
         assert math.isnan(static_analysis.mca(BODY).cycles)
         pytest.skip("llvm-mca is not installed")
@@ -220,7 +220,7 @@ TABLE = dataclasses.replace(
 )
 
 
-def test_the_terms_of_a_loop_are_those_of_its_instructions() -> None:
+def test_the_terms_of_a_loop_are_those_of_its_instructions():
     loop = (
         Instruction(0, "vmovupd", "(%rdi),%ymm0"),
         Instruction(4, "vfmadd213pd", "(%rsi),%ymm1,%ymm0"),
@@ -258,7 +258,7 @@ def measured(seconds):
     return Measurement(record, np.empty(0), {})
 
 
-def test_a_time_is_that_by_which_two_sizes_differ() -> None:
+def test_a_time_is_that_by_which_two_sizes_differ():
     whole, part = (mk.loops("triad", elements=count) for count in (800, 200))
     time, row_cycles = ecm._times(whole, measured(1e-6), part, measured(4e-7))
     assert (time.cycles, time.disturbed) == (pytest.approx(1.0), False)
@@ -269,7 +269,7 @@ def test_a_time_is_that_by_which_two_sizes_differ() -> None:
     assert not ecm._times(whole, measured(1e-6), None, None)[0].disturbed
 
 
-def test_rows_and_nonzeros_of_a_matrix_are_told_apart() -> None:
+def test_rows_and_nonzeros_of_a_matrix_are_told_apart():
     long, short = (mk.case("spmv.crs", matrix=f"tsm:{rows}:{1024 // rows}") for rows in (8, 64))
     times = [measured((1024 * 1.5 + rows * 20) / 1e9) for rows in (8, 64)]
     time, row_cycles = ecm._times(long, times[0], short, times[1])
@@ -282,7 +282,7 @@ def in_core(capsys, *words):
     return json.loads(out), err
 
 
-def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca) -> None:
+def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     fake_osaca(REPORT.replace("LOOP", "8.0 "))
     program(tmp_path, monkeypatch, PORTS.replace("3000", "4000"))
@@ -304,7 +304,7 @@ def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca) -> N
     assert "not the published machine A64FX" in words
 
 
-def test_every_variant_and_unrolling_is_measured(capsys, monkeypatch) -> None:
+def test_every_variant_and_unrolling_is_measured(capsys, monkeypatch):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     options = ("-k", "triad", "--variant", "scalar,simd", "--unroll", "0,1,8")
     rows, err = in_core(capsys, *options, "--isa", _memkern.supported_isas()[0])
@@ -321,7 +321,7 @@ def test_every_variant_and_unrolling_is_measured(capsys, monkeypatch) -> None:
     )
 
 
-def test_times_are_stored_in_records_and_in_the_machine_file(capsys, monkeypatch, tmp_path) -> None:
+def test_times_are_stored_in_records_and_in_the_machine_file(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     # Its prediction of a hop takes seconds.
     monkeypatch.setattr(static_analysis, "llvm_mca", lambda: None)
@@ -392,7 +392,7 @@ def fake_osaca(tmp_path, monkeypatch):
     return put
 
 
-def test_the_cycles_of_osaca(fake_osaca, monkeypatch) -> None:
+def test_the_cycles_of_osaca(fake_osaca, monkeypatch):
     fake_osaca(REPORT.replace("LOOP", "1.0 "))
     # The busiest port takes 2 cycles, the dependency 1; an iteration has two vectors.
     assert static_analysis.osaca_cycles(BODY, "ZEN4") == 2 / BODY.units
@@ -408,7 +408,7 @@ def test_the_cycles_of_osaca(fake_osaca, monkeypatch) -> None:
     assert math.isnan(static_analysis.osaca_cycles(BODY, "ZEN4"))
 
 
-def test_osaca_predicts_a_loop() -> None:
+def test_osaca_predicts_a_loop():
     if static_analysis.osaca() is None:
         assert math.isnan(static_analysis.osaca_cycles(BODY, "SKX"))
         pytest.skip("OSACA is not installed")

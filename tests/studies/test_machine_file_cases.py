@@ -31,7 +31,7 @@ def epyc(threads_per_core=1):
 
 
 @pytest.mark.parametrize("threads_per_core", [1, 2])
-def test_levels_are_shared_by_cores(threads_per_core) -> None:
+def test_levels_are_shared_by_cores(threads_per_core):
     levels = levels_of({"machine": epyc(threads_per_core)}, range(96))
     assert [(level.name, level.shared_by) for level in levels] == [
         ("L1", 1), ("L2", 1), ("L3", 8), ("memory", 24)
@@ -41,7 +41,7 @@ def test_levels_are_shared_by_cores(threads_per_core) -> None:
     assert [level.shared_by for level in few] == [1, 1, 4, 4]
 
 
-def test_of_several_kinds_of_caches_a_core_has_the_smallest_share() -> None:
+def test_of_several_kinds_of_caches_a_core_has_the_smallest_share():
     machine = {
         "caches": [
             cache(1, 48 * KIB, 2, "data"),
@@ -58,7 +58,7 @@ def test_of_several_kinds_of_caches_a_core_has_the_smallest_share() -> None:
         ]  # fmt: skip
 
 
-def test_only_nodes_with_cores_of_this_process_are_domains() -> None:
+def test_only_nodes_with_cores_of_this_process_are_domains():
     machine = epyc()
     assert domains_of(machine, range(96)) == 4
     assert domains_of(machine, range(24)) == 1
@@ -69,7 +69,7 @@ def test_only_nodes_with_cores_of_this_process_are_domains() -> None:
     assert domains_of({"numa_nodes": None}, range(96)) == 1
 
 
-def test_cores_that_share_a_cache_fill_half_of_it_at_most() -> None:
+def test_cores_that_share_a_cache_fill_half_of_it_at_most():
     *_, third, memory = levels_of({"machine": epyc()}, range(96))
     assert third.used_B(1) <= third.used_B(8) <= 16 * MIB
     assert third.used_B(16) == pytest.approx(2 * third.used_B(8))
@@ -77,7 +77,7 @@ def test_cores_that_share_a_cache_fill_half_of_it_at_most() -> None:
     assert memory.shared_by == 24
 
 
-def test_memory_exceeds_the_caches_of_its_cores(monkeypatch) -> None:
+def test_memory_exceeds_the_caches_of_its_cores(monkeypatch):
     monkeypatch.setattr(machine_file, "beyond_caches_B", lambda: 4 * 1024 * MIB)
     machine = {"caches": [cache(1, 32 * KIB, 1), cache(3, 512 * MIB, 64)]}
     memory = levels_of({"machine": machine}, range(128))[-1]
@@ -88,7 +88,7 @@ def test_memory_exceeds_the_caches_of_its_cores(monkeypatch) -> None:
     assert few.used_B(1, 512 * MIB) == 512 * MIB
 
 
-def test_bandwidths_of_whole_caches_and_domains_are_measured() -> None:
+def test_bandwidths_of_whole_caches_and_domains_are_measured():
     levels = levels_of({"machine": epyc(2)}, range(96))
     cases = machine_file._bandwidths(levels, range(96))
     counts = {}
@@ -103,14 +103,14 @@ def test_bandwidths_of_whole_caches_and_domains_are_measured() -> None:
     assert counts["memory", "copy", "ordinary"] == [1, 24, 96]
 
 
-def test_cores_that_saturate_are_those_of_one_domain() -> None:
+def test_cores_that_saturate_are_those_of_one_domain():
     rates = {1: 20.0, 2: 38.0, 4: 60.0, 8: 97.0, 16: 100.0, 24: 101.0}
     assert saturating_cores(rates) == 8
     assert saturating_cores({1: 20.0, 2: 40.0}) is None
     assert saturating_cores({1: 20.0}) is None
 
 
-def test_a_chase_that_memory_cannot_hold_is_reported(monkeypatch) -> None:
+def test_a_chase_that_memory_cannot_hold_is_reported(monkeypatch):
     def build(kernel, *, size_B, **options):
         if size_B > 100 * MIB:
             raise machine_file.InputError("too large")
@@ -124,7 +124,7 @@ def test_a_chase_that_memory_cannot_hold_is_reported(monkeypatch) -> None:
     assert set(too_large.values()) == {"too large"}
 
 
-def test_no_difference_of_times_is_negative() -> None:
+def test_no_difference_of_times_is_negative():
     """A time that is shorter with the barrier than without met another state of the host."""
     without = Quantity(300.0, 250.0, 400.0)
     found = _difference(Quantity(340.0, 200.0, 420.0), without)

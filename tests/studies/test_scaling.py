@@ -3,7 +3,6 @@
 import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +55,11 @@ SRUN = "srun --mpi=pmix -n 4 --cpus-per-task=2"
         (BOUND, "", "mpirun --bind-to core -n 4"),
     ],
 )
-def test_each_launcher_binds_by_its_own_options(
-    launcher: Launcher, bind: str, command: str
-) -> None:
+def test_each_launcher_binds_by_its_own_options(launcher, bind, command):
     assert launcher.command(4, 2, bind) == command.split()
 
 
-def test_binding_by_another_launcher_is_refused() -> None:
+def test_binding_by_another_launcher_is_refused():
     with refused("bind core is for Open MPI, MPICH and srun, not for aprun"):
         OTHER.command(4, 2, "core")
 
@@ -84,14 +81,12 @@ def script(folder: Path, name: str, text: str) -> str:
         ("something else", ""),
     ],
 )
-def test_kinds_are_found_by_the_version(tmp_path: Path, version: str, kind: str) -> None:
+def test_kinds_are_found_by_the_version(tmp_path, version, kind):
     command = script(tmp_path, "run", f"[ $1 = --version ] && echo '{version}'")
     assert find_launcher(f"{command} --many 'a b'") == Launcher((command, "--many", "a b"), kind)
 
 
-def test_the_usual_launchers_are_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_usual_launchers_are_looked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with refused("there is no mpirun and no srun here that starts ranks: name a launcher"):
         find_launcher()
@@ -109,7 +104,7 @@ def test_the_usual_launchers_are_looked_for(
         ("/", "the launcher / can't be run: Permission denied"),
     ],
 )
-def test_wrong_launchers_are_refused(command: str, culprit: str) -> None:
+def test_wrong_launchers_are_refused(command, culprit):
     with refused(culprit):
         find_launcher(command)
 
@@ -138,11 +133,11 @@ DASHES = "-" * 74
         ("x" * 400, 1, f"mpirun ended with exit code 1: {'x' * 300}"),
     ],
 )
-def test_failures_are_one_sentence(output: str, code: int, sentence: str) -> None:
+def test_failures_are_one_sentence(output, code, sentence):
     assert OPEN_MPI.failure(code, output) == sentence
 
 
-def test_a_launcher_that_is_interrupted_is_ended(tmp_path: Path) -> None:
+def test_a_launcher_that_is_interrupted_is_ended(tmp_path):
     told = tmp_path / "told"
     command = script(tmp_path, "run", f"trap 'echo ended >{told}; exit 1' TERM; sleep 60 & wait")
     with refused("run x does not end"):
@@ -183,7 +178,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         lambda n: mk.amo("rand", iters=n, words=512, primitive="min", seed=3, threads=1),
     ],
 )
-def test_ranks_share_the_size_of_a_case(build: Callable[[int], Case]) -> None:
+def test_ranks_share_the_size_of_a_case(build):
     whole = build(1000)
     ((shared,), (all_of_it,)) = (requests(whole, 3, mode) for mode in ("strong", "weak"))
     assert (all_of_it.iterations, shared.iterations) == (1000, 334)
@@ -197,7 +192,7 @@ def test_ranks_share_the_size_of_a_case(build: Callable[[int], Case]) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_every_number_of_threads_has_a_case() -> None:
+def test_every_number_of_threads_has_a_case():
     (case,) = requests(mk.amo("rand", iters=1000, words=512, threads=2), 4, threads=3)
     assert (case.knobs.threads, case.columns["iters"], case.iterations) == (3, 250, 750)
     cases = [triad(), triad(threads=2, name="two")]
@@ -242,18 +237,13 @@ def nobody(*_: Any, **__: Any) -> Launcher:
         ),
     ],
 )
-def test_wrong_cases_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-    case: Callable[[], Case | Sequence[Case]],
-    options: dict[str, Any],
-    culprit: str,
-) -> None:
+def test_wrong_cases_are_refused(monkeypatch, case, options, culprit):
     monkeypatch.setattr(scaling, "find_launcher", nobody)
     with refused(culprit):
         mk.scaling(case(), **options)
 
 
-def test_a_rank_starts_no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_starts_no_ranks(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     with refused("scaling starts its ranks itself, but was started as one of 2"):
@@ -268,9 +258,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
     return Ranks(monkeypatch)
 
 
-def test_every_turn_launches_every_number_of_ranks_and_threads(
-    ranks: Ranks, tmp_path: Path
-) -> None:
+def test_every_turn_launches_every_number_of_ranks_and_threads(ranks, tmp_path):
     output = tmp_path / "x.parquet"
     cases = [triad(name="small"), triad(8192)]
     results = mk.scaling(
@@ -303,7 +291,7 @@ def test_every_turn_launches_every_number_of_ranks_and_threads(
     assert (found["turns"] <= 2).all()
 
 
-def test_turns_are_in_random_order(ranks: Ranks) -> None:
+def test_turns_are_in_random_order(ranks):
     orders = []
     for seed in range(6):
         ranks.commands.clear()
@@ -314,7 +302,7 @@ def test_turns_are_in_random_order(ranks: Ranks) -> None:
     assert len(set(orders)) > 6
 
 
-def test_kernels_in_turn_keep_the_records_of_their_parts(ranks: Ranks) -> None:
+def test_kernels_in_turn_keep_the_records_of_their_parts(ranks):
     results = mk.scaling(mk.stream("rotation", 4096), ranks=(1, 2))
     kernels = ["stream.copy", "stream.scale", "stream.add", "stream.triad", "stream.rotation"]
     assert [r["kernel"] for r in results] == kernels * 4
@@ -322,7 +310,7 @@ def test_kernels_in_turn_keep_the_records_of_their_parts(ranks: Ranks) -> None:
     assert len(mk.efficiencies(results)) == 10
 
 
-def test_an_interrupted_run_is_resumed(ranks: Ranks, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_resumed(ranks, tmp_path):
     def interrupt(_: int) -> None:
         if sum("sweep" in command for command in ranks.commands) == 2:
             raise KeyboardInterrupt
@@ -342,7 +330,7 @@ def test_an_interrupted_run_is_resumed(ranks: Ranks, tmp_path: Path) -> None:
     assert len(mk.scaling(triad(pages="4k"), resume=True, **how)) == 8
 
 
-def test_a_failure_keeps_what_is_done(ranks: Ranks, tmp_path: Path) -> None:
+def test_a_failure_keeps_what_is_done(ranks, tmp_path):
     def fail(number: int) -> tuple[int, str] | None:
         return (1, f"{DASHES}\nThere are not enough slots.\n") if number == 2 else None
 
@@ -363,7 +351,7 @@ def test_a_failure_keeps_what_is_done(ranks: Ranks, tmp_path: Path) -> None:
         mk.scaling(triad(), ranks=(1, 2))
 
 
-def test_ranks_of_openshmem_have_cases_of_their_own(ranks: Ranks, tmp_path: Path) -> None:
+def test_ranks_of_openshmem_have_cases_of_their_own(ranks, tmp_path):
     output = tmp_path / "x.db"
     by_mpi = mk.scaling(triad(), ranks=1, output=output)
     both = mk.scaling(triad(), ranks=1, comm="shmem", output=output, resume=True)
@@ -380,9 +368,7 @@ def test_ranks_of_openshmem_have_cases_of_their_own(ranks: Ranks, tmp_path: Path
         (lambda: mk.gather("UNIFORM:8:4", count=100, device="mpi"), {"count": 100}),
     ],
 )
-def test_what_ranks_share_already_is_not_divided(
-    case: Callable[[], Case], shared: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ranks_share_already_is_not_divided(case, shared, monkeypatch):
     one = remote.Description("MPI", 0, (0,), threads=True)
     for module in ("amo", "spatter"):
         monkeypatch.setattr(f"memkern.families.{module}.kernels.description", lambda *_: one)
@@ -414,7 +400,7 @@ def by_mpi(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     indirect=["by_mpi"],
 )
 @pytest.mark.usefixtures("this_machine", "users_files")
-def test_ranks_of_mpi_share_a_case(by_mpi: str, most: int) -> None:
+def test_ranks_of_mpi_share_a_case(by_mpi, most):
     results = mk.scaling(triad(), ranks=(1, most), launcher=by_mpi)
     assert results.valid and len(results) == 2 * 2
     units = len(_memkern.topology()["units"])
@@ -443,14 +429,14 @@ for record in results:
 
 @pytest.mark.parametrize("by_mpi", ["openmpi"], indirect=True)
 @pytest.mark.usefixtures("by_mpi")
-def test_a_process_that_uses_mpi_starts_ranks() -> None:
+def test_a_process_that_uses_mpi_starts_ranks():
     ranks_of_tests.need_module("mpi")
     done = ranks_of_tests.alone(["-c", INITIALISED], {})
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("by_mpi", ["oshmem"], indirect=True)
-def test_ranks_of_openshmem_share_a_case(by_mpi: str) -> None:
+def test_ranks_of_openshmem_share_a_case(by_mpi):
     ranks_of_tests.need_module("shmem")
     results = mk.scaling(triad(), ranks=2, comm="shmem", launcher=by_mpi)
     assert results.valid
@@ -460,7 +446,7 @@ def test_ranks_of_openshmem_share_a_case(by_mpi: str) -> None:
 @pytest.mark.parametrize("by_mpi", ["openmpi", "mpich"], indirect=True)
 @pytest.mark.parametrize("bind", BINDINGS)
 @pytest.mark.usefixtures("this_machine")
-def test_ranks_of_mpi_are_bound(by_mpi: str, bind: str) -> None:
+def test_ranks_of_mpi_are_bound(by_mpi, bind):
     program = [sys.executable, "-c", "import os; print('units', len(os.sched_getaffinity(0)))"]
     code, output = launching.run([*find_launcher(by_mpi).command(1, 1, bind), *program])
     assert code == 0, output
@@ -472,7 +458,7 @@ def test_ranks_of_mpi_are_bound(by_mpi: str, bind: str) -> None:
 
 
 @pytest.mark.parametrize("by_mpi", ["openmpi"], indirect=True)
-def test_failures_of_mpi_are_one_sentence(by_mpi: str) -> None:
+def test_failures_of_mpi_are_one_sentence(by_mpi):
     with refused("2 ranks: mpirun.openmpi ended with exit code .*: .*ppr"):
         mk.scaling(triad(), ranks=2, bind="node", launcher=by_mpi)
     # If all ranks refuse the case, the first message is used.

@@ -61,7 +61,7 @@ def jobs() -> list[str]:
     return slurm("squeue", "--me", "--noheader", "--array", "--format=%i").split()
 
 
-def test_a_sweep_is_a_job_array(capsys: pytest.CaptureFixture[str], sweep: list[str]) -> None:
+def test_a_sweep_is_a_job_array(capsys, sweep):
     out, err = output_of(capsys, *sweep)
     assert sum(line[0].isdigit() for line in out.splitlines()) == 6
     results = mk.load("all.parquet")
@@ -83,7 +83,7 @@ def test_a_sweep_is_a_job_array(capsys: pytest.CaptureFixture[str], sweep: list[
     assert mk.load("all.parquet") == results
 
 
-def test_options_are_those_of_sbatch(capsys: pytest.CaptureFixture[str], sweep: list[str]) -> None:
+def test_options_are_those_of_sbatch(capsys, sweep):
     options = ["time=7", "cpus-per-task=1", "exclusive=false", "comment=a=b"]
     assert run(capsys, *sweep, "-q", "--no-wait", "--options", *options)[0] == 0
     (number, *_) = jobs()
@@ -93,7 +93,7 @@ def test_options_are_those_of_sbatch(capsys: pytest.CaptureFixture[str], sweep: 
     wait_until(lambda: not jobs())
 
 
-def test_what_sbatch_refuses_is_said(capsys: pytest.CaptureFixture[str], sweep: list[str]) -> None:
+def test_what_sbatch_refuses_is_said(capsys, sweep):
     refusal = refused_words(capsys, *sweep, "--options", "partition=nowhere")
     assert "the jobs can't be submitted: invalid partition specified: nowhere" in refusal
     assert not Path("all.parquet.tasks").exists()
@@ -101,9 +101,7 @@ def test_what_sbatch_refuses_is_said(capsys: pytest.CaptureFixture[str], sweep: 
     assert "partitoin" in refusal
 
 
-def test_a_submitted_sweep_is_merged_later(
-    capsys: pytest.CaptureFixture[str], sweep: list[str]
-) -> None:
+def test_a_submitted_sweep_is_merged_later(capsys, sweep):
     code, out, err = run(capsys, *sweep, "--no-wait")
     assert (code, err) == (0, "")
     submitted, follow, merge, *_ = out.splitlines()
@@ -121,7 +119,7 @@ def test_a_submitted_sweep_is_merged_later(
     slurm(*follow.removeprefix("follow:    ").split())
 
 
-def test_a_task_that_dies_is_resumed(capsys: pytest.CaptureFixture[str], sweep: list[str]) -> None:
+def test_a_task_that_dies_is_resumed(capsys, sweep):
     Path("sweep.toml").write_text(LONG)
     assert run(capsys, *sweep, "-q", "--no-wait")[0] == 0
     tasks = Path("all.parquet.tasks").absolute()
@@ -138,9 +136,7 @@ def test_a_task_that_dies_is_resumed(capsys: pytest.CaptureFixture[str], sweep: 
     assert len(list((tasks / "jobs").glob("*_submitted.pkl"))) == 3
 
 
-def test_tasks_that_are_cancelled_are_named_with_their_logs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sweep: list[str]
-) -> None:
+def test_tasks_that_are_cancelled_are_named_with_their_logs(capsys, monkeypatch, sweep):
     Path("sweep.toml").write_text(LONG)
     tasks = Path("all.parquet.tasks")
     original = cluster.Array._submit
@@ -165,9 +161,7 @@ def test_tasks_that_are_cancelled_are_named_with_their_logs(
     assert "2 of 2 tasks failed" in err.splitlines()[-1]
 
 
-def test_ctrl_c_leaves_the_jobs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sweep: list[str]
-) -> None:
+def test_ctrl_c_leaves_the_jobs(capsys, monkeypatch, sweep):
     Path("sweep.toml").write_text(LONG)
 
     def interrupted(seconds: float) -> None:
@@ -182,7 +176,7 @@ def test_ctrl_c_leaves_the_jobs(
     assert len(jobs()) == 2
 
 
-def test_the_templates_are_jobs(monkeypatch: pytest.MonkeyPatch, sweep: list[str]) -> None:
+def test_the_templates_are_jobs(monkeypatch, sweep):
     Path("examples").symlink_to(EXAMPLES)
     memkern = Path("bin/memkern").absolute()
     memkern.parent.mkdir()

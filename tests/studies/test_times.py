@@ -5,7 +5,6 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,9 +51,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return after
 
 
-def test_times_are_announced_in_commands_only(
-    announcing: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_times_are_announced_in_commands_only(announcing, capsys):
     progress.announce("measuring", 100.0)
     with progress.announcing(False):
         progress.announce("measuring", 100.0)
@@ -70,9 +67,7 @@ def test_times_are_announced_in_commands_only(
     ]
 
 
-def test_cases_and_their_time_are_announced(
-    announcing: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cases_and_their_time_are_announced(announcing, monkeypatch, capsys):
     options = "--sizes 1KiB,2KiB,3KiB --isa baseline --variant auto --runs 2 --placements 1"
     words = ["loops", "-k", "copy", *options.split()]
     assert "about" not in run(capsys, *words)[2]
@@ -82,9 +77,7 @@ def test_cases_and_their_time_are_announced(
     assert "about" not in run(capsys, *words, "-q")[2]
 
 
-def test_the_time_of_a_report_includes_its_drawing(
-    announcing: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_time_of_a_report_includes_its_drawing(announcing, monkeypatch, capsys):
     monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates(once_s=2.0))
     cases = [mk.loops("copy", elements=64 * k, **HOW) for k in (1, 2, 3)]
     with progress.announcing(True):
@@ -94,9 +87,7 @@ def test_the_time_of_a_report_includes_its_drawing(
     assert " of 3 cases, about 3 s" in told and " of 3 cases and drawing them, about 33 s" in told
 
 
-def test_a_quick_look_is_at_the_cases_that_tell_most(
-    announcing: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_quick_look_is_at_the_cases_that_tell_most(announcing, monkeypatch, capsys):
     words = ["loops", "-k", "copy", "--sizes", ",".join(str(1600 + 16 * k) for k in range(100))]
     words += ["--variant", "auto", "--isa", "baseline", "--budget", "0.05", "--json"]
     monkeypatch.setattr("memkern.cli.measuring.QUICK_S", 1.0)
@@ -110,9 +101,7 @@ def test_a_quick_look_is_at_the_cases_that_tell_most(
     assert " of 100 cases, about 1 s" in err and "are left out: 1 s did not suffice" in err
 
 
-def test_rounds_keep_what_was_placed_before_ctrl_c(
-    interrupt_after: Callable[[int], None],
-) -> None:
+def test_rounds_keep_what_was_placed_before_ctrl_c(interrupt_after):
     cases = {size: mk.stream("copy", elements=size, **HOW) for size in (100, 200, 300)}
     interrupt_after(2)
     placed = place_in_rounds(cases, rounds=2, seconds=100.0)
@@ -123,9 +112,7 @@ def test_rounds_keep_what_was_placed_before_ctrl_c(
         place_in_rounds(cases, rounds=2, seconds=100.0)
 
 
-def test_an_interrupted_machine_file_is_shown_but_not_written(
-    interrupt_after: Callable[[int], None], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_interrupted_machine_file_is_shown_but_not_written(interrupt_after, capsys, tmp_path):
     interrupt_after(12)
     target, records = tmp_path / "machine.json", tmp_path / "records.json"
     code, out, err = run(capsys, "machine", "-o", str(target), "--records", str(records))
@@ -134,9 +121,7 @@ def test_an_interrupted_machine_file_is_shown_but_not_written(
     assert 0 < len(mk.load(records)) <= 12
 
 
-def test_an_interrupted_search_tells_the_best_so_far(
-    interrupt_after: Callable[[int], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_search_tells_the_best_so_far(interrupt_after, capsys):
     words = ["tune", "-k", "stream.copy", "--set", "elements=1000", "--budget", "60"]
     interrupt_after(5)
     code, out, _ = run(capsys, *words)
@@ -145,11 +130,7 @@ def test_an_interrupted_search_tells_the_best_so_far(
     assert run(capsys, *words)[:2] == (130, "")
 
 
-def test_an_interrupted_check_has_findings_but_is_not_kept(
-    interrupt_after: Callable[[int], None],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_interrupted_check_has_findings_but_is_not_kept(interrupt_after, monkeypatch, capsys):
     def kept(self: Host, summary: str) -> None:
         pytest.fail("kept")
 
@@ -160,7 +141,7 @@ def test_an_interrupted_check_has_findings_but_is_not_kept(
     assert code == 130 and "core share" in out
 
 
-def test_an_interrupted_comparison_has_the_pairs_so_far() -> None:
+def test_an_interrupted_comparison_has_the_pairs_so_far():
     class Side:
         def request(self, what: str, case: int) -> dict[str, Any]:
             if family.count(1) == 3:

@@ -18,7 +18,7 @@ def case() -> Case:
     return mk.gather("UNIFORM:8:4:NR", count=512, threads=1, variant="scalar", budget_s=0.2)
 
 
-def test_tune_records_the_whole_search(case: Case) -> None:
+def test_tune_records_the_whole_search(case):
     best, search = mk.tune(
         case.with_(variant="best"), budget_s=3.0, knobs={"prefetch": [0, 2], "chunk": [0, 8]}
     )
@@ -41,8 +41,8 @@ def test_tune_records_the_whole_search(case: Case) -> None:
     ids=["equal", "two equal", "last", "first"],
 )
 def test_the_first_that_is_not_slower_than_the_fastest_in_turns_is_the_best(
-    case: Case, monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], kept: int
-) -> None:
+    case, monkeypatch, seconds, kept
+):
     """Trials call the last value the fastest, but a slow moment may have met the others."""
     values = (0, 2, 4)
 
@@ -82,7 +82,7 @@ def test_the_first_that_is_not_slower_than_the_fastest_in_turns_is_the_best(
         assert [one["tune_step"] for one in search.records[-2:]] == ["base", "best"]
 
 
-def test_tuning_judges_by_ratios_within_rounds(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuning_judges_by_ratios_within_rounds(case, monkeypatch):
     """The host is slower in each round."""
 
     def scripted(case: Case, *args: Any, repeat: int = 0, **options: Any) -> mk.Measurement:
@@ -106,9 +106,7 @@ def test_tuning_judges_by_ratios_within_rounds(case: Case, monkeypatch: pytest.M
     assert [turn for turn, _ in trials] == sorted(turn for turn, _ in trials)
 
 
-def test_tuning_leaves_out_what_is_wrong_or_refused(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tuning_leaves_out_what_is_wrong_or_refused(case, monkeypatch):
     def scripted(case: Case, *args: Any, **options: Any) -> mk.Measurement:
         if case.knobs.prefetch == 4:
             raise MemoryError

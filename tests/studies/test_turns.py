@@ -56,9 +56,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
     return use
 
 
-def test_cases_are_placed_together_and_sampled_in_random_order(
-    cases: list[mk.Case], scripted: Callable[..., list[list[str]]]
-) -> None:
+def test_cases_are_placed_together_and_sampled_in_random_order(cases, scripted):
     results = mk.sweep(cases, progress=False)
     seen = scripted()
     assert add_turns(results, cases, [results.records[:2]], 60.0)
@@ -75,9 +73,7 @@ def test_cases_are_placed_together_and_sampled_in_random_order(
     assert third["turns_s"] == ""
 
 
-def test_later_turns_are_added_to_earlier_ones(
-    cases: list[mk.Case], scripted: Callable[..., list[list[str]]]
-) -> None:
+def test_later_turns_are_added_to_earlier_ones(cases, scripted):
     results = mk.sweep(cases, progress=False)
     scripted()
     first, second, third = results.records
@@ -86,9 +82,7 @@ def test_later_turns_are_added_to_earlier_ones(
     assert turns_of(second).keys() | turns_of(third).keys() == turns_of(first).keys()
 
 
-def test_the_time_ends_turns_after_a_few_placements(
-    cases: list[mk.Case], scripted: Callable[..., list[list[str]]]
-) -> None:
+def test_the_time_ends_turns_after_a_few_placements(cases, scripted):
     results = mk.sweep(cases, progress=False)
     scripted()
     assert add_turns(results, cases, [results.records[:2]], 1e-9)
@@ -96,9 +90,7 @@ def test_the_time_ends_turns_after_a_few_placements(
     assert len(times) == 4
 
 
-def test_groups_that_can_not_be_placed_are_left_out(
-    cases: list[mk.Case], scripted: Callable[..., list[list[str]]]
-) -> None:
+def test_groups_that_can_not_be_placed_are_left_out(cases, scripted):
     results = mk.sweep(cases, progress=False)
     scripted(refused=TWO)
     by = {record["pattern"]: record for record in results}
@@ -111,9 +103,7 @@ def test_groups_that_can_not_be_placed_are_left_out(
     assert not add_turns(results, cases[:0], groups, 60.0)
 
 
-def test_ctrl_c_ends_turns_and_keeps_complete_placements(
-    cases: list[mk.Case], scripted: Callable[..., list[list[str]]]
-) -> None:
+def test_ctrl_c_ends_turns_and_keeps_complete_placements(cases, scripted):
     results = mk.sweep(cases, progress=False)
     scripted(most_turns=10)
     assert add_turns(results, cases, [results.records[:2]], 60.0)
@@ -122,7 +112,7 @@ def test_ctrl_c_ends_turns_and_keeps_complete_placements(
         assert np.shape(times) == (3, 3)
 
 
-def test_real_samples_give_a_ratio(cases: list[mk.Case]) -> None:
+def test_real_samples_give_a_ratio(cases):
     results = mk.sweep(cases, progress=False)
     assert add_turns(results, cases, [results.records[:2]], 1e-9)
     first, second, _ = results.records
