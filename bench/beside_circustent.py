@@ -24,7 +24,6 @@ batch.
 
 import argparse
 import re
-import sys
 from typing import Any
 
 import numpy as np

@@ -124,7 +124,8 @@ def in_order(entries: list[Any], tool: str, seed: int) -> list[Any]:
 def run_every_kernel(args: argparse.Namespace) -> int:
     """Run and check one small case of every kernel, in random order; return how many are wrong."""
     # Kernels with their own unrolling; transfers between two cards need both.
-    entries = [e for e in gpu._module(args.device.partition(':')[0]).entries() if not e[4] and e[0] != "transfers.between"]
+    every = gpu._module(args.device.partition(":")[0]).entries()
+    entries = [e for e in every if not e[4] and e[0] != "transfers.between"]
     end = time.monotonic() + 60 * args.minutes
     done, wrong = 0, 0
     for entry in in_order(entries, args.every_kernel, args.seed):
