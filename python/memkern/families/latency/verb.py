@@ -164,9 +164,14 @@ def _latency(args: argparse.Namespace) -> int:
     limited = bool(missing) and study in _LIMITED and not _chosen(knobs)
     if limited and study == "sizes":
         options["budget_s"] = _SIZE_S
-    (cases,) = input_cases(args, [name], axes=axes, **options)
+
+    def of_study(_: str) -> list[dict[str, Any]]:
+        return [axes]
+
+    (cases,) = input_cases(args, [name], parts=of_study, **options)
     if "pin" in missing:
-        (cases,) = input_cases(args, [name], axes=axes, **_shortened(knobs, len(cases), args.quiet))
+        options |= _shortened(knobs, len(cases), args.quiet)
+        (cases,) = input_cases(args, [name], parts=of_study, **options)
     answers: list[Callable[[ResultSet], str]] = [health_of]
     rows = "size_B" not in missing or args.every_row
     if args.kernel is None and study == "loaded":
