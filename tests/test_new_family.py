@@ -11,28 +11,34 @@ from pathlib import Path
 import pytest
 from building import ROOT, copied, linked
 
-NEW = ROOT / "tests" / "new_family"
 USES = """
 import memkern as mk
 from memkern.cli import main
 from memkern.plots import figures, sections
 
-assert "squares.square" in mk.registry() and "squares" in dir(mk)
-results = mk.sweep(mk.squares(n, threads=1, variant="scalar", runs=3) for n in (10**4, 10**5))
+assert "boxes.square" in mk.registry() and "boxes" in dir(mk)
+results = mk.sweep(mk.boxes(n, threads=1, variant="scalar", runs=3) for n in (10**4, 10**5))
 assert results.valid
-assert len(figures["squares-sizes"](results).axes[0].lines) == 2
-assert sections["squares"](results.to_frame()).findings
-assert main(["squares", "-n", "1000", "-t", "1", "--variant", "scalar", "--runs", "3"]) == 0
+assert len(figures["boxes-sizes"](results).axes[0].lines) == 2
+assert sections["boxes"](results.to_frame()).findings
+assert main(["boxes", "-n", "1000", "-t", "1", "--variant", "scalar", "--runs", "3"]) == 0
 """
 
 
 @pytest.mark.release
 def test_a_new_family_is_its_files(tmp_path: Path) -> None:
     tree = copied(tmp_path, "tests", "tools", "bench")
-    new = [path.relative_to(NEW) for path in NEW.rglob("*.*") if path.suffix != ".pyc"]
-    assert len(new) == 9 and not [path for path in new if (tree / path).exists()]
-    shutil.copytree(NEW, tree, dirs_exist_ok=True)
-    module = linked(tree, tmp_path, "squares", "scalar|auto|simd", like="stream")
+    tool = [sys.executable, str(ROOT / "tools" / "new_family.py"), "boxes", str(tree)]
+    made = subprocess.run(tool, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = {path: len((tree / path).read_text().splitlines()) for path in made}
+    assert [path for path in made if path.startswith("cpp")] == ["cpp/families/boxes/entries.inc"]
+    assert len(made) == 6 and sum(n for path, n in lines.items() if "memkern" in path) <= 61
+    assert subprocess.run(tool, capture_output=True).returncode == 1
+    # As CMake makes them from the same templates.
+    for template in (tree / "cpp" / "families" / "streaming").glob("*.in"):
+        text = template.read_text().replace("@family@", "boxes")
+        (tree / "cpp" / "families" / "boxes" / template.stem).write_text(text)
+    module = linked(tree, tmp_path, "boxes", "scalar|auto|simd", like="stream")
     shutil.copy(module, tree / "python" / "memkern")
 
     def run(*words: str) -> None:
@@ -49,4 +55,4 @@ def test_a_new_family_is_its_files(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "tests" / "interface", tree / "tests" / "interface", dirs_exist_ok=True)
     names = ("layers", "stubs", "interface", "kernels", "plots_families")
     tests = [str(path) for name in names for path in tree.glob(f"tests/**/test_{name}.py")]
-    run("-m", "pytest", "-q", "-k", "squares or layers or stubs or interface or order", *tests)
+    run("-m", "pytest", "-q", "-k", "boxes or layers or stubs or interface or order", *tests)
