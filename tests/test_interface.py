@@ -12,6 +12,7 @@ import json
 import re
 import types
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -101,13 +102,19 @@ def kernel_home(kernel: str) -> str:
     return f"memkern.families.{kernel}" if "." in kernel else ""
 
 
+def verb_home(name: str) -> str:
+    """Return the module of a verb, whose options may all be the inputs of a family."""
+    own = f"memkern.families.{name.replace(' ', '_')}"
+    return own if find_spec(own) else cli._verbs()[name].run.__module__
+
+
 # For each part of the interface, its entries, and a function from an entry's name to its module.
 PARTS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[str], str]]] = {
     "identities": (identities, kernel_home),
     "columns": (columns, kernel_home),
     "figures": (lambda: options_of(figures), lambda name: figures[name].__module__),
     "tables": (lambda: options_of(tables), lambda name: tables[name].__module__),
-    "verbs": (verbs, lambda name: cli._verbs()[name].run.__module__),
+    "verbs": (verbs, verb_home),
     "functions": (functions, lambda name: f"memkern.{mk._all_homes()[name]}"),
 }
 

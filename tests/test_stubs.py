@@ -171,11 +171,13 @@ def test_every_parameter_is_described() -> None:
 
 def test_descriptions_have_defaults() -> None:
     text = inspect.getdoc(mk.gather) or ""
-    assert text.startswith("Case of ``A[:] = B[i[:]]``.\n\nParameters\n----------\npattern, ")
+    assert text.startswith(
+        "Case of ``A[:] = B[i[:]]``.\n\nParameters\n----------\npattern : PatternLike\n"
+    )
     assert "\nwrap : int, default 1\n    Rows of the dense buffer" in text
     assert "\nruns : int, optional\n    Exact number of samples" in text
     assert "\nschedule, chunk : str, int, default 'static', 0\n" in text
-    assert "\n\nReturns\n-------\nCase\n" in text and "Lavin et al., MEMSYS 2020" in text
+    assert "\n\nReturns\n-------\nCase\n" in text and "Lavin et al., Evaluating Gather" in text
     # The function's own description precedes that of a builder.
     assert "Of BS1 to BS5 the length of each array" in entries_of(mk.bs.__doc__)["elements"].text
 

@@ -45,6 +45,7 @@ def with_parameters(
     parameters: Iterable[inspect.Parameter],
     entries: Mapping[str, Entry],
     sources: Iterable[str | None],
+    reference: str,
 ) -> str:
     """Return a docstring in which all parameters of a function are described.
 
@@ -59,6 +60,8 @@ def with_parameters(
     sources : iterable of str
         Docstrings of the functions and classes that get the rest. A parameter has the first
         description that is found.
+    reference : str
+        The paper.
     """
     known = {**entries, **entries_of(docstring)}
     for source in sources:
@@ -72,7 +75,7 @@ def with_parameters(
         lines.append(f"{names} : {entry.type or some[0].annotation}{_default(some)}")
         lines += [textwrap.indent(entry.text, "    ")] if entry.text else []
     own = sections_of(docstring)
-    rest = {"Returns": "Case", "Raises": _RAISES, **own}
+    rest = {"Returns": "Case", "Raises": _RAISES, "References": reference, **own}
     parts = [section(title, content) for title, content in rest.items() if title not in _MADE]
     return "\n\n".join([own[""], section("Parameters", "\n".join(lines)), *parts]) + "\n"
 

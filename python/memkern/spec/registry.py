@@ -219,7 +219,9 @@ def shows_options_of(*kernels: str) -> Callable[[F], F]:
             for name, row in rows.items()
         }
         sources = [Knobs.__doc__, Stop.__doc__, _COMMON]
-        function.__doc__ = with_parameters(function.__doc__, listed.values(), entries, sources)
+        function.__doc__ = with_parameters(
+            function.__doc__, listed.values(), entries, sources, specs[0].source
+        )
         return function
 
     return show
