@@ -9,6 +9,7 @@ import pytest
 import memkern as mk
 from memkern import cli
 from memkern.errors import InputError
+from memkern.machine.declarations import declared
 from memkern.spec.columns import COLUMNS
 from memkern.spec.inputs import REQUIRED, given
 from memkern.spec.options import INTEGERS, NUMBERS, Declared
@@ -77,6 +78,15 @@ def test_rows_are_documented(kernel: str, row: Declared) -> None:
     if row.column and row.option.goes_to != NUMBERS:
         assert row.column in COLUMNS and COLUMNS[row.column].kind in ("input", "requested")
     assert row.option.goes_to in ("", INTEGERS, NUMBERS)
+
+
+@pytest.mark.parametrize("kernel, row", ROWS.values(), ids=ROWS)
+def test_integers_are_in_the_range_of_the_extension(kernel: str, row: Declared) -> None:
+    if row.option.goes_to != INTEGERS:
+        return
+    least, most = declared(kernel).integers[row.name]
+    if row.option.read is None:
+        assert least <= (row.option.least or 0) and row.option.most <= most
 
 
 @pytest.mark.parametrize("kernel", registry())

@@ -247,6 +247,7 @@ _CHAINS = row(
     1,
     "independent chains at the same time, 1 to 32 (1)",
     least=1,
+    most=CHAINS[-1],
     several=True,
     metavar="N,...",
     goes_to=INTEGERS,
