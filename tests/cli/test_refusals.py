@@ -129,7 +129,7 @@ def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str])
         ("raider -k copy,triad --pattern chase -n 9", "--pattern is for raider.gather_copy"),
         ("raider -k copy --allow-repeats -n 9", "--allow-repeats is for"),
         ("raider -k gather_copy --definition release -n 9", "--definition is for"),
-        ("spmv hpcg:4 -f sell --unroll 2", "--unroll is for the format crs"),
+        ("spmv hpcg:4 -f sell --unroll 2", "--unroll has no effect on spmv.sell"),
         ("spmv hpcg:4 --tune --prefetch 8", "--prefetch has no effect with --tune"),
         ("spmv hpcg:4 --tune --runs 3", "--runs has no effect with --tune"),
         (

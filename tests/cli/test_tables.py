@@ -304,14 +304,14 @@ TABLES: dict[str, tuple[str, Any, dict[str, Any]]] = {
         {"size_B": 2**30, "lines": 2**24, "order": "pairs-across", "chains": 32},
     ),
     "spmv": (
-        spmv._HEADER,
-        spmv._row,
+        spmv.TABLE.header,
+        spmv.TABLE.row,
         {"kernel": "spmv.sell", "C": 128, "sigma": 2**20, "balance": "rows", "beta": 0.5,
          "convert_s": 0.0123},
     ),
     "dw": (
-        dw._HEADER,
-        dw._row,
+        dw.TABLE.header,
+        dw.TABLE.row,
         {"lattice": "128x128x128x128", "Ls": 16, "layout": "lexicographic", "cut": "tzyx",
          "vector_bits": 512, "parity": "full"},
     ),

@@ -375,7 +375,7 @@ def test_the_more_specific_value_wins_even_if_it_is_the_default(
 @pytest.mark.parametrize(
     "table, message",
     [
-        ("colour = 1", "has no option 'colour': choose from elements, footprint_B, dtype"),
+        ("colour = 1", "has no option 'colour': choose from elements, footprint_B, alpha, dtype"),
         ("beta = 1.0", "has no scalar beta"),
         ("pages = 3", "pages 3 is not one of"),
         ("pattern = '0'", "has no option 'pattern'"),
