@@ -16,7 +16,7 @@ def test_few_files_are_long_and_named_with_a_reason():
     long = [str(p.relative_to(ROOT)) for p in sources if lines(p.read_text()) > LONG]
     rules = (ROOT / "CONTRIBUTING.md").read_text()
     table = rules.partition(f"have more than {LONG} lines")[2].partition("\n\n`")[0]
-    assert sorted(long) == sorted(re.findall(r"^\| `(.+?)` \| \w", table, re.M)) and len(long) <= 7
+    assert sorted(long) == sorted(re.findall(r"^\| `(.+?)` \| \w", table, re.M)) and len(long) <= 8
 
 
 def test_few_functions_are_complex_or_have_many_arguments():

@@ -12,7 +12,7 @@ from memkern.engine.placing.run import CaseRun
 from memkern.engine.recording.taken import Placement
 from memkern.errors import InputError
 from memkern.families.launch.barrier import KINDS, barrier_cost, measure_here
-from memkern.families.launch.verb import _barrier_cells
+from memkern.families.launch.verb import _TABLE
 from memkern.formats import ResultSet
 
 
@@ -62,14 +62,15 @@ def test_wrong_arguments_are_refused():
 
 
 def test_a_cost_within_the_noise_is_printed_as_a_bound():
-    def cells(middle: float, low: float, high: float) -> str:
+    def cells(middle, low, high):
         times = {"barrier_s": middle, "barrier_low_s": low, "barrier_high_s": high}
-        return _barrier_cells({**times, "clock_GHz": 2.0})
+        row = {"barrier": "spin", "threads": 2, "clock_GHz": 2.0, "valid": True, **times}
+        return _TABLE.row(0, row).split()[2:]
 
-    assert cells(1e-6, 5e-7, 2e-6).split() == ["1000.0", "500.0", "2000.0", "2000"]
-    assert cells(1e-9, -5e-9, 2e-9).split() == ["1.0", "0.0", "2.0", "2"]
-    assert cells(-1e-9, -5e-9, 2e-9) == "below 2.0"
-    assert cells(-3e-9, -5e-9, -1e-9) == "below the noise of the work"
+    assert cells(1e-6, 5e-7, 2e-6) == ["1000.0", "500.0", "2000.0", "2000"]
+    assert cells(1e-9, -5e-9, 2e-9) == ["1.0", "0.0", "2.0", "2"]
+    assert " ".join(cells(-1e-9, -5e-9, 2e-9)) == "below 2.0"
+    assert " ".join(cells(-3e-9, -5e-9, -1e-9)) == "below the noise of the work"
 
 
 def test_the_verb_prints_no_negative_cost(capsys, monkeypatch):

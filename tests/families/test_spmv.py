@@ -242,7 +242,7 @@ WIDE = whole(20, 15, 3)
         ({"format": "ell", "variant": "nta"}, "'nta'"),
         ({"format": "crs", "variant": "nt"}, "'nt'"),
         ({"format": "ell", "prefetch": 8}, "prefetch has no effect on spmv.ell"),
-        ({"format": "crs", "C": 8}, "'spmv.crs' has no option 'C'"),
+        ({"format": "crs", "C": 16}, "'spmv.crs' has no option 'C'"),
         ({"mve": 2}, "'spmv.sell' has no option 'mve'"),
     ],
 )

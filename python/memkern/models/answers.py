@@ -11,7 +11,6 @@ from memkern import reference
 from memkern.backends import HOST
 from memkern.machine.caches import FROM_MEMORY, LEAST_MEMORY_S, PUBLISHED_LATENCIES
 from memkern.machine.health import DISTURBED
-from memkern.models.expected import LARGEST_OF_CORE, expected_of_record
 from memkern.models.own_rates import CHASE, cores_of, own_rates
 from memkern.results.advice import advised
 from memkern.statistics import meaningful
@@ -71,6 +70,8 @@ class Compared(NamedTuple):
 
 def most_of_a_core_GBps() -> float:
     """Return the largest bandwidth from memory that a core may have, by the published values."""
+    from memkern.models.expected import LARGEST_OF_CORE
+
     rows = reference.rows("published-figures")
     of_cores = [row["value"] for row in rows if row["cores"] == 1 and row["unit"] == "GB/s"]
     return LARGEST_OF_CORE * float(max(of_cores))
@@ -111,6 +112,8 @@ def compared(
     records : iterable of mapping
         All records of the same run.
     """
+    from memkern.models.expected import expected_of_record
+
     kernel = str(record["kernel"])
     is_time = kernel == CHASE
     name, unit, column, width = (

@@ -123,9 +123,10 @@ def _refuse(case: Case) -> None:
 
 def _peer(device: str, peer: str) -> str:
     """Return the other device of a transfer."""
-    other = Knobs(device=peer or ("cuda:1" if device == "cuda:0" else "cuda:0"))
-    if not other.backend.is_accelerator or other.device == device:
-        raise InputError(f"peer must be another GPU than {device}, such as cuda:1, not {peer!r}")
+    name, _, number = device.partition(":")
+    other = Knobs(device=peer or f"{name}:{int(number == '0')}")
+    if other.device == device or not other.device.startswith(name):
+        raise InputError(f"peer must be another GPU than {device}, such as {name}:1, not {peer!r}")
     return other.device
 
 
