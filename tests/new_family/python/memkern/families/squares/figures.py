@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memkern.plots.exhibits import Axis, Selection, curve_figure, log_scale
+from memkern.plots.exhibits import Axis, Selection, byte_scale, curve_figure, log_scale
 from memkern.plots.frames import Records
 from memkern.plots.registry import family_section
 from memkern.plots.selection import BANDWIDTH, select
@@ -10,15 +10,15 @@ from memkern.plots.selection import BANDWIDTH, select
 
 @curve_figure(
     "squares-sizes",
-    x=Axis("elements", "Elements", log_scale),
+    x=Axis("footprint_B", "Memory used", byte_scale),
     y=Axis(BANDWIDTH, "Bandwidth (GB/s)", log_scale),
     by="kernel",
     records="`squares` kernels",
     measure="memkern squares --sizes 16KiB:64MiB:12",
 )
 def sizes(records: Records = None) -> Selection:
-    """Bandwidth of squares against the length of the arrays."""
-    return select(records, ["squares"], ("elements",))
+    """Bandwidth of squares against the memory used."""
+    return select(records, ["squares"], ("footprint_B",))
 
 
 def findings(records: Records) -> list[str]:
@@ -27,4 +27,4 @@ def findings(records: Records) -> list[str]:
     return [f"Squares have up to {frame[BANDWIDTH].max():.0f} GB/s."]
 
 
-family_section("squares", 99, "squares", "Squares", findings, [("Squares", sizes, "By length.")])
+family_section("squares", 99, "squares", "Squares", findings, [("Squares", sizes, "By size.")])
