@@ -402,14 +402,6 @@ def _both(case: Case, mesh: _Distributed) -> Part:
     return Part(local, exchange, check, len(shared) / max(len(nodes), 1))
 
 
-_PARTS = {"bs.bs6": _gather, "bs.bs7": _scatter, "bs.bs8": _both}
-
-
-def part(case: Case, rank: int, ranks: int) -> Part:
-    """Return a rank's part of BS6, BS7 or BS8."""
-    return _PARTS[case.spec.name](case, distributed(case, rank, ranks))
-
-
 # ------------------------------------------------------------------------------------------ kernels
 
 
@@ -419,6 +411,7 @@ def _spec(
     iterations: str,
     check: Callable[[Case, Native], Validation],
     reference: Callable[[Case, Mapping[str, Values]], dict[str, Values]],
+    part: Callable[[Case, _Distributed], Part],
     steady_inputs: Mapping[str, float] | None = None,
 ) -> None:
     """Register a kernel that moves each of its arrays once, and its indices."""
@@ -477,19 +470,32 @@ def _spec(
                 idle=_idle,
             ),
             counts=Counts(indices=True),
-            part=part,
+            part=lambda case, rank, ranks: part(case, distributed(case, rank, ranks)),
         )
     )
 
 
 def register_tests() -> None:
     """Register BS6 to BS8."""
-    _spec("bs.bs6", "xg = Z^T xl", "global_nodes", _check_gather, _reference_gather)
-    summary = "xl = Z xg, masked nodes untouched"
-    _spec("bs.bs7", summary, "local_nodes", _check_scatter, _reference_scatter)
-    # The values of shared nodes grow with every invocation, unless they are zero.
-    steady = {"xl": 0.0}
-    _spec("bs.bs8", "xl = Z Z^T xl", "global_nodes", _check_both, _reference_both, steady)
+    _spec("bs.bs6", "xg = Z^T xl", "global_nodes", _check_gather, _reference_gather, _gather)
+    _spec(
+        "bs.bs7",
+        "xl = Z xg, masked nodes untouched",
+        "local_nodes",
+        _check_scatter,
+        _reference_scatter,
+        _scatter,
+    )
+    _spec(
+        "bs.bs8",
+        "xl = Z Z^T xl",
+        "global_nodes",
+        _check_both,
+        _reference_both,
+        _both,
+        # The values of shared nodes grow with every invocation, unless they are zero.
+        steady_inputs={"xl": 0.0},
+    )
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

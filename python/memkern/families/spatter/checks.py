@@ -18,6 +18,7 @@ from memkern.families.spatter.sides import (
     lines_of,
     scatter_side,
 )
+from memkern.shared.checking import Values, distance
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
     BLOCK,
@@ -34,8 +35,6 @@ _WINDOWS = 24
 _ACCESSES = 2**28
 _LOWEST = 2**20
 _UNWRITTEN = -1.0  # never a fill value
-
-Values = npt.NDArray[Any]
 
 
 def reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -60,11 +59,7 @@ def reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
 
 def _relative(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
     """Return the relative error of each value; infinite for NaN."""
-    error: npt.NDArray[np.float64] = np.abs(got.astype(np.float64) - wanted) / np.maximum(
-        np.abs(wanted), 1.0
-    )
-    error[np.isnan(error)] = np.inf
-    return error
+    return distance(got, wanted) / np.maximum(np.abs(wanted), 1.0)
 
 
 def _relative_error(got: Values, wanted: Values) -> float:
