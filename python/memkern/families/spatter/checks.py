@@ -42,18 +42,14 @@ def reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     after = {name: np.array(values, copy=True) for name, values in arrays.items()}
     gather, scatter = gather_side(case), scatter_side(case)
     n = np.arange(case.integers["count"])
-    wrap = case.integers.get("wrap", 1)
-    if gather is not None and scatter is not None:
-        after[scatter.array][scatter.positions(n).ravel()] = after[gather.array][
-            gather.positions(n).ravel()
-        ]
-    elif gather is not None:
-        last = n[-min(wrap, len(n)) :]
-        rows = after["dense"].reshape(wrap, -1)
-        rows[last % wrap] = after[gather.array][gather.positions(last)]
-    elif scatter is not None:
-        rows = after["dense"].reshape(wrap, -1)
-        after[scatter.array][scatter.positions(n).ravel()] = rows[n % wrap].ravel()
+    row = n % case.integers.get("wrap", 1)
+    # A view of `after`; gs has no dense buffer.
+    rows = after.get("dense", np.empty(0)).reshape(-1, dense_length(case))
+    moved = rows[row] if gather is None else after[gather.array][gather.positions(n)]
+    if scatter is None:
+        rows[row] = moved
+    else:
+        after[scatter.array][scatter.positions(n).ravel()] = moved.ravel()
     return after
 
 
