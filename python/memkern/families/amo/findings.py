@@ -52,17 +52,17 @@ def findings(records: DataFrame) -> list[str]:
 
 def _on_machine(mine: DataFrame) -> list[str]:
     """Return the findings on one machine."""
-    sentences = []
-    if mine["sharing"].eq("original").any():
-        rows = in_rows(of_workers(one_setting(mine)[0]))
-        sentences += [
-            *shown_in("amo-rates", _on_rates(rows)), *shown_in("amo-price", _on_price(rows))
-        ]  # fmt: skip
     return [
-        *sentences,
+        *told(mine[mine["sharing"] == "original"], _on_contention),
         *shown_in("amo-sharing", _on_sharing(mine)),
         *shown_in("amo-latency", _on_latency(mine)),
     ]
+
+
+def _on_contention(mine: DataFrame) -> list[str]:
+    """Return the findings on rates and prices of records that share words as CircusTent does."""
+    rows = in_rows(of_workers(one_setting(mine)[0]))
+    return [*shown_in("amo-rates", _on_rates(rows)), *shown_in("amo-price", _on_price(rows))]
 
 
 def _smallest(rows: DataFrame, pattern: str) -> DataFrame:

@@ -21,6 +21,7 @@ from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
 from memkern.shared.cache_lines import partly_accessed
 from memkern.shared.checking import (
+    SALT,
     Values,
     compared,
     error,
@@ -209,9 +210,6 @@ def _idle(case: Case) -> dict[str, str]:
 # value to the others (BS7), and in both together all ranks that share a node add each other's sums
 # (BS8).
 
-# Salt of the values of all ranks together for checks; no array is filled with these values.
-_SALT = 0x5EED
-
 
 @dataclass(frozen=True)
 class _Distributed:
@@ -316,7 +314,7 @@ def _gather(case: Case, mesh: _Distributed) -> Part:
     local = _local(case, mesh, len(nodes), indices, len(foreign))
 
     def check(native: Native) -> Validation:
-        values = fill_values(np.arange(len(mesh.ids)), {"salt": _SALT})
+        values = fill_values(np.arange(len(mesh.ids)), {"salt": SALT})
         kept = mesh.ids >= 0
         wanted = np.bincount(mesh.ids[kept], values[kept], case.integers["global_nodes"])[owned]
         given = {"xl": values[mesh.own], "xg": np.full(len(nodes), np.nan)}
@@ -356,7 +354,7 @@ def _scatter(case: Case, mesh: _Distributed) -> Part:
     local = _local(case, mesh, len(nodes), {"ids": ids[in_order]}, split)
 
     def check(native: Native) -> Validation:
-        values = fill_values(np.arange(case.integers["global_nodes"]), {"salt": _SALT})
+        values = fill_values(np.arange(case.integers["global_nodes"]), {"salt": SALT})
         its = mesh.ids[mesh.own][in_order]
         at = np.arange(len(its))
         wanted = np.where(its < 0, fresh(native, "xl", at), values[np.maximum(its, 0)])
@@ -391,7 +389,7 @@ def _both(case: Case, mesh: _Distributed) -> Part:
     local = _local(case, mesh, len(nodes), indices, len(shared))
 
     def check(native: Native) -> Validation:
-        values = fill_values(np.arange(len(mesh.ids)), {"salt": _SALT})
+        values = fill_values(np.arange(len(mesh.ids)), {"salt": SALT})
         kept = mesh.ids >= 0
         sums = np.bincount(mesh.ids[kept], values[kept], case.integers["global_nodes"])
         its = mesh.ids[mesh.own]

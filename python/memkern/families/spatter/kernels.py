@@ -102,7 +102,6 @@ _PATTERNS = {
 
 def _inputs(kernel: str) -> tuple[Declared, ...]:
     """Return the inputs of a kernel, which the verb takes from Spatter's own options."""
-    lists = _PATTERNS[kernel]
     pattern = "Indices in elements, one-dimensional"
     if kernel.startswith("multi"):
         pattern += ": the outer list, and the inner one, which has indices into the outer one"
@@ -116,7 +115,7 @@ def _inputs(kernel: str) -> tuple[Declared, ...]:
     return (
         *(
             row(name, REQUIRED, f"{pattern}.", type="PatternLike", read=_pattern, column="-")
-            for name in lists
+            for name in _PATTERNS[kernel]
         ),
         row("delta", None, delta, type=_DELTA, read=_deltas, column="-"),
         *(

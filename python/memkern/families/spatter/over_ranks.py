@@ -13,14 +13,12 @@ with a row for each of its instances. The variants are methods to move elements 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern.backends import BACKENDS, Backend
 from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.limits import check_memory
-
-IndexArray = npt.NDArray[np.int64]
+from memkern.spec.kernel import IndexArray
 
 _MOST = 2**31 - 1
 _PART_B = 8
