@@ -117,7 +117,7 @@ def test_meshes_of_all_ranks_are_the_whole_mesh(masked, ranks):
         sums = summed(cases[6], ids, values)
         whole = [meshes.distributed(cases[6], rank, ranks) for rank in range(ranks)]
         for number, case in cases.items():
-            parts = [meshes.part(case, rank, ranks) for rank in range(ranks)]
+            parts = [case.spec.part(case, rank, ranks) for rank in range(ranks)]
             plans = [part.exchange for part in parts]
             for part, mesh in zip(parts, whole, strict=True):
                 assert 0 <= part.case.integers.get("split_at", 0) <= part.case.iterations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.plots.frames import joined
@@ -29,6 +29,16 @@ class Sentence(str):
 def shown_in(exhibit: str, sentences: Iterable[str]) -> list[Sentence]:
     """Return sentences with the name of the figure or table that shows their numbers."""
     return [Sentence(sentence, exhibit) for sentence in sentences]
+
+
+def told(rows: DataFrame, sentences: Callable[[DataFrame], list[str]]) -> list[str]:
+    """Return the sentences on records, none if there are no records."""
+    return [] if rows.empty else sentences(rows)
+
+
+def by_value(rows: DataFrame, column: str) -> dict[str, dict[Hashable, Any]]:
+    """Return records by their value in a column, as plain dictionaries."""
+    return {str(row[column]): row for row in rows.to_dict("records")}
 
 
 def disturbed_mark(disturbed: object) -> str:

@@ -13,6 +13,8 @@ from memkern.spec.kernel import Check, IndexArray, Native, Validation, fill_valu
 
 Values = npt.NDArray[Any]
 
+# Salt of the values of all ranks together; no array is filled with these values.
+SALT = 0x5EED
 # Up to this number, all elements are checked.
 WHOLE = 2**20
 _SAMPLES = 4_000

@@ -19,14 +19,13 @@ from memkern import small
 from memkern.errors import InputError
 from memkern.inputs.sizes import parse_sizes
 from memkern.machine.declarations import declared
-from memkern.shared.checking import WHOLE, error, exactly, extent, fresh, outcome, positions
+from memkern.shared.checking import WHOLE, Values, error, exactly, extent, fresh, outcome, positions
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
 from memkern.spec.inputs import Given, row, scalar
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES, Native, Traffic, Validation
 from memkern.spec.options import Declared
 from memkern.spec.registry import register
 
-Values = npt.NDArray[Any]
 Arrays = Mapping[str, Values]
 
 _WINDOW = 4_096

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memkern.families.amo.data import (
     NEIGHBOURS,
@@ -20,7 +19,14 @@ from memkern.families.amo.data import (
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import joined, percent, three_figures
 from memkern.plots.selection import of_workers, with_workers
-from memkern.plots.sentences import disturbed_mark, marked_value, shown_in, with_names
+from memkern.plots.sentences import (
+    by_value,
+    disturbed_mark,
+    marked_value,
+    shown_in,
+    told,
+    with_names,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,7 +43,7 @@ def findings(records: DataFrame) -> list[str]:
         {
             name: [
                 *_on_machine(mine),
-                *shown_in("amo-limits", _on_limits(found[found["machine"] == name])),
+                *shown_in("amo-limits", told(found[found["machine"] == name], _on_limits)),
             ]
             for name, mine in frame.groupby("machine", sort=False)
         }
@@ -46,22 +52,17 @@ def findings(records: DataFrame) -> list[str]:
 
 def _on_machine(mine: DataFrame) -> list[str]:
     """Return the findings on one machine."""
-    sentences = []
-    if mine["sharing"].eq("original").any():
-        rows = in_rows(of_workers(one_setting(mine)[0]))
-        sentences += [
-            *shown_in("amo-rates", _on_rates(rows)), *shown_in("amo-price", _on_price(rows))
-        ]  # fmt: skip
     return [
-        *sentences,
+        *told(mine[mine["sharing"] == "original"], _on_contention),
         *shown_in("amo-sharing", _on_sharing(mine)),
         *shown_in("amo-latency", _on_latency(mine)),
     ]
 
 
-def _by(rows: DataFrame, column: str) -> dict[str, dict[Hashable, Any]]:
-    """Return the rows by one column, as plain dictionaries."""
-    return {str(row[column]): row for row in rows.to_dict("records")}
+def _on_contention(mine: DataFrame) -> list[str]:
+    """Return the findings on rates and prices of records that share words as CircusTent does."""
+    rows = in_rows(of_workers(one_setting(mine)[0]))
+    return [*shown_in("amo-rates", _on_rates(rows)), *shown_in("amo-price", _on_price(rows))]
 
 
 def _smallest(rows: DataFrame, pattern: str) -> DataFrame:
@@ -75,7 +76,7 @@ def _on_rates(rows: DataFrame) -> list[str]:
     parts, failed = [], ""
     for pattern, words in _CONTRASTED.items():
         mine = _smallest(rows, pattern)
-        here = _by(mine, "primitive")
+        here = by_value(mine, "primitive")
         both = [
             f"{name} {marked_value(here[name], RATE, 'GAMS')}"
             for name in ("add", "cas")
@@ -116,7 +117,7 @@ def _on_sharing(mine: DataFrame) -> list[str]:
     if rows.empty:
         return []
     rows = of_workers(rows)
-    by_line = _by(rows, "line")
+    by_line = by_value(rows, "line")
     far = [row for line, row in by_line.items() if line not in (NEIGHBOURS, ONE_WORD)]
     if not far or NEIGHBOURS not in by_line:
         return []
@@ -150,8 +151,6 @@ def _on_latency(mine: DataFrame) -> list[str]:
 
 def _on_limits(rows: DataFrame) -> list[str]:
     """Return the sentence on rates over ranks and their upper limits from fetch-and-adds."""
-    if rows.empty:
-        return []
     least, most = rows.sort_values("share").iloc[[0, -1]].to_dict("records")
     parts = [
         f"{percent(row['share'])}{disturbed_mark(row['disturbed'])} in {row['pattern'].upper()} "

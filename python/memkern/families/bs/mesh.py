@@ -21,6 +21,7 @@ from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
 from memkern.shared.cache_lines import partly_accessed
 from memkern.shared.checking import (
+    SALT,
     Values,
     compared,
     error,
@@ -209,9 +210,6 @@ def _idle(case: Case) -> dict[str, str]:
 # value to the others (BS7), and in both together all ranks that share a node add each other's sums
 # (BS8).
 
-# Salt of the values of all ranks together for checks; no array is filled with these values.
-_SALT = 0x5EED
-
 
 @dataclass(frozen=True)
 class _Distributed:
@@ -316,7 +314,7 @@ def _gather(case: Case, mesh: _Distributed) -> Part:
     local = _local(case, mesh, len(nodes), indices, len(foreign))
 
     def check(native: Native) -> Validation:
-        values = fill_values(np.arange(len(mesh.ids)), {"salt": _SALT})
+        values = fill_values(np.arange(len(mesh.ids)), {"salt": SALT})
         kept = mesh.ids >= 0
         wanted = np.bincount(mesh.ids[kept], values[kept], case.integers["global_nodes"])[owned]
         given = {"xl": values[mesh.own], "xg": np.full(len(nodes), np.nan)}
@@ -356,7 +354,7 @@ def _scatter(case: Case, mesh: _Distributed) -> Part:
     local = _local(case, mesh, len(nodes), {"ids": ids[in_order]}, split)
 
     def check(native: Native) -> Validation:
-        values = fill_values(np.arange(case.integers["global_nodes"]), {"salt": _SALT})
+        values = fill_values(np.arange(case.integers["global_nodes"]), {"salt": SALT})
         its = mesh.ids[mesh.own][in_order]
         at = np.arange(len(its))
         wanted = np.where(its < 0, fresh(native, "xl", at), values[np.maximum(its, 0)])
@@ -391,7 +389,7 @@ def _both(case: Case, mesh: _Distributed) -> Part:
     local = _local(case, mesh, len(nodes), indices, len(shared))
 
     def check(native: Native) -> Validation:
-        values = fill_values(np.arange(len(mesh.ids)), {"salt": _SALT})
+        values = fill_values(np.arange(len(mesh.ids)), {"salt": SALT})
         kept = mesh.ids >= 0
         sums = np.bincount(mesh.ids[kept], values[kept], case.integers["global_nodes"])
         its = mesh.ids[mesh.own]
@@ -400,14 +398,6 @@ def _both(case: Case, mesh: _Distributed) -> Part:
         return (yield from compared(case, native, "xl", at, wanted, "whole", given))
 
     return Part(local, exchange, check, len(shared) / max(len(nodes), 1))
-
-
-_PARTS = {"bs.bs6": _gather, "bs.bs7": _scatter, "bs.bs8": _both}
-
-
-def part(case: Case, rank: int, ranks: int) -> Part:
-    """Return a rank's part of BS6, BS7 or BS8."""
-    return _PARTS[case.spec.name](case, distributed(case, rank, ranks))
 
 
 # ------------------------------------------------------------------------------------------ kernels
@@ -419,6 +409,7 @@ def _spec(
     iterations: str,
     check: Callable[[Case, Native], Validation],
     reference: Callable[[Case, Mapping[str, Values]], dict[str, Values]],
+    part: Callable[[Case, _Distributed], Part],
     steady_inputs: Mapping[str, float] | None = None,
 ) -> None:
     """Register a kernel that moves each of its arrays once, and its indices."""
@@ -477,19 +468,32 @@ def _spec(
                 idle=_idle,
             ),
             counts=Counts(indices=True),
-            part=part,
+            part=lambda case, rank, ranks: part(case, distributed(case, rank, ranks)),
         )
     )
 
 
 def register_tests() -> None:
     """Register BS6 to BS8."""
-    _spec("bs.bs6", "xg = Z^T xl", "global_nodes", _check_gather, _reference_gather)
-    summary = "xl = Z xg, masked nodes untouched"
-    _spec("bs.bs7", summary, "local_nodes", _check_scatter, _reference_scatter)
-    # The values of shared nodes grow with every invocation, unless they are zero.
-    steady = {"xl": 0.0}
-    _spec("bs.bs8", "xl = Z Z^T xl", "global_nodes", _check_both, _reference_both, steady)
+    _spec("bs.bs6", "xg = Z^T xl", "global_nodes", _check_gather, _reference_gather, _gather)
+    _spec(
+        "bs.bs7",
+        "xl = Z xg, masked nodes untouched",
+        "local_nodes",
+        _check_scatter,
+        _reference_scatter,
+        _scatter,
+    )
+    _spec(
+        "bs.bs8",
+        "xl = Z Z^T xl",
+        "global_nodes",
+        _check_both,
+        _reference_both,
+        _both,
+        # The values of shared nodes grow with every invocation, unless they are zero.
+        steady_inputs={"xl": 0.0},
+    )
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

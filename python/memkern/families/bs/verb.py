@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from memkern.cli.analysis import fit_text
 from memkern.cli.options import argument, each, measuring_options, numbers
@@ -11,11 +10,8 @@ from memkern.cli.verbs import kernel_verb, kernels_of
 
 
 def _kernels(args: argparse.Namespace) -> list[str]:
-    return [f"bs.bs{number}" for number in args.tests or range(9)]
-
-
-def _numbers(text: str) -> Any:
-    return each(numbers(0, "tests")(text))
+    tests = range(9) if args.tests is None else each(args.tests)
+    return [f"bs.bs{number}" for number in tests]
 
 
 # An empty launch has no variants.
@@ -30,7 +26,7 @@ BS_VERB = kernel_verb(
         "memkern bs 6 --degree 3,7 --elements 20",
     ),
     option=argument(
-        "tests", nargs="?", type=_numbers, metavar="NUMBERS", help="0..8, or 1,2,6 (all)"
+        "tests", nargs="?", type=numbers(0, "tests"), metavar="NUMBERS", help="0..8, or 1,2,6 (all)"
     ),
     kernels=_kernels,
     owners={"variant": _WITH_VARIANTS},

@@ -229,12 +229,10 @@ def _interleaved_cycles(source: MachineFile, bits: int, shared: bool) -> float:
     try:
         product, turned = (_reciprocal(source, name, bits) for name in ("fcmla", "fcadd"))
     except InputError:
-        pass
-    else:
-        return _PRODUCTS * 2 * product + _TURNED * turned + (_ADDITIONS - _TURNED) * each
-    permutations = _EXCHANGED + _TURNED + (0 if shared else _DUPLICATED)
-    issued = _PRODUCTS * 2 + _JOINED + _ADDITIONS + permutations
-    return max(issued * each, permutations * _reciprocal(source, "permute", bits))
+        permutations = _EXCHANGED + _TURNED + (0 if shared else _DUPLICATED)
+        issued = _PRODUCTS * 2 + _JOINED + _ADDITIONS + permutations
+        return max(issued * each, permutations * _reciprocal(source, "permute", bits))
+    return _PRODUCTS * 2 * product + _TURNED * turned + (_ADDITIONS - _TURNED) * each
 
 
 def _reciprocal(source: MachineFile, name: str, bits: int) -> float:

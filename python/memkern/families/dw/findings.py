@@ -30,6 +30,7 @@ from memkern.plots.sentences import (
     marked_value,
     shown_in,
     speed_up,
+    told,
 )
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def _on_machine(mine: DataFrame) -> list[str]:
         *shown_in(
             "dw-scaling", speed_up(threads, VALUE, in_order(threads["kind"]), "lattice_label")
         ),
-        *shown_in("dw-extent", _on_extent(mine)),
-        *shown_in("dw-energy", _on_energy(mine)),
+        *shown_in("dw-extent", told(over_extents(mine), _on_extent)),
+        *shown_in("dw-energy", told(energies(mine), _on_energy)),
     ]
 
 
@@ -121,11 +122,8 @@ def _on_gain(groups: Sequence[DataFrame], column: str, low: str, high: str) -> l
     return [f"With {high} the kernel is {joined(parts)}, depending on layout and {other}."]
 
 
-def _on_energy(mine: DataFrame) -> list[str]:
+def _on_energy(changes: DataFrame) -> list[str]:
     """Return the sentence on the energy of RIRI against RRII."""
-    changes = energies(mine)
-    if changes.empty:
-        return []
     ends = dict.fromkeys(
         f"{end:+.0f} %"
         for end in (changes["energy_percent"].min(), changes["energy_percent"].max())
@@ -137,11 +135,8 @@ def _on_energy(mine: DataFrame) -> list[str]:
     ]
 
 
-def _on_extent(mine: DataFrame) -> list[str]:
+def _on_extent(rows: DataFrame) -> list[str]:
     """Return the sentence on performance against Lx and the conditions of the last cache."""
-    rows = over_extents(mine)
-    if rows.empty:
-        return []
     kind = in_order(rows["kind"])[0]
     line = rows[rows["kind"] == kind].sort_values("Lx").to_dict("records")
     first, last = line[0], line[-1]

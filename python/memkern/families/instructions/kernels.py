@@ -113,12 +113,6 @@ def available(variant: str, isa: str = "best") -> list[str]:
     return sorted(template_variants("instructions.repeat", isa, variant))
 
 
-def _starts() -> Values:
-    """Return the initial values of the chains, shape (chains, lanes)."""
-    signs = np.where(np.arange(_LANES) % 2 == 0, 1.0, -1.0)
-    return np.arange(1.0, _CHAINS + 1)[:, None] * signs
-
-
 def _index(case: Case) -> Values:
     """Return the indices of the gathered values, shape (chains, lanes)."""
     if case.integers["random"]:
@@ -137,7 +131,8 @@ def expected(case: Case, chains: int, lanes: int) -> Values:
     instruction, quantity, *_ = case.template_variant.split("/")
     count = case.integers["count"]
     steps = count // chains if chains > 1 else count // _UNROLL * _UNROLL
-    before = _starts()[:chains, :lanes]
+    signs = np.where(np.arange(lanes) % 2 == 0, 1.0, -1.0)
+    before = np.arange(1.0, chains + 1)[:, None] * signs
     sign = -1.0 if steps % 2 else 1.0
     if instruction == "load" and quantity == "latency":
         return np.ones((1, 1))

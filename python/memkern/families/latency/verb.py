@@ -290,60 +290,55 @@ def _node_matrix(results: ResultSet, kernel: str, column: str, what: str) -> str
     """Return the matrix of a result by the node of the units and the node of the memory."""
     from memkern.families.latency.data import NODES
 
-    shown = [record for record in results if record["kernel"] == kernel]
-    found = {
-        tuple(map(int, re.findall(NODES, record["name"])[0])): _cell(record, column)
-        for record in shown
-    }
-    rows, columns = (sorted({pair[side] for pair in found}) for side in (0, 1))
+    found = [
+        (tuple(map(int, re.findall(NODES, record["name"])[0])), record)
+        for record in results
+        if record["kernel"] == kernel
+    ]
+    rows, columns = (sorted({pair[side] for pair, _ in found}) for side in (0, 1))
     title = f"{what}, by the node of the units (rows) and of the memory (columns):"
-    return "\n".join([title, *_square("node", found, rows, columns), *_explained(shown)])
+    return "\n".join([title, *_square("node", found, column, rows, columns)])
 
 
 def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
     """Return the times from a write of one unit to the answer of another, by both units."""
     from memkern.models.records import by_topology, units_by_topology
 
-    shown = [r for r in results if (r["lines"], r["take_by"]) == (lines, take_by)]
-    found = {
-        tuple(map(int, record["pin"].split(","))): _cell(record, "ns_per_access")
-        for record in shown
-    }
+    found = [
+        (tuple(map(int, record["pin"].split(","))), record)
+        for record in results
+        if (record["lines"], record["take_by"]) == (lines, take_by)
+    ]
     orders = units_by_topology(results.environments).values()
-    units = by_topology({unit for pair in found for unit in pair}, next(iter(orders), ()))
+    units = by_topology({unit for pair, _ in found for unit in pair}, next(iter(orders), ()))
     title = "one line" if lines == 1 else "a line in each direction"
     heading = (
         f"ns from a core's write to another core's answer, {title} taken by {take_by}; the row's "
         "unit touched it first:"
     )
-    return "\n".join([heading, *_square("unit", found, units, units), *_explained(shown)])
-
-
-def _cell(record: dict[str, Any], column: str) -> str:
-    """Return a result for a table, in parentheses if it is unreliable."""
-    text = f"{record[column]:.1f}"
-    return f"({text})" if marks(record) else text
-
-
-def _explained(records: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the line on results in parentheses, if there are any."""
-    words = dict.fromkeys(word for record in records for word in marks(record))
-    return [f"in parentheses: {', '.join(words)}"] if words else []
+    return "\n".join([heading, *_square("unit", found, "ns_per_access", units, units)])
 
 
 def _square(
     name: str,
-    cells: Mapping[tuple[int, ...], str],
+    found: Sequence[tuple[tuple[int, ...], Record]],
+    value: str,
     rows: Sequence[int],
     columns: Sequence[int],
 ) -> list[str]:
-    """Return the lines of a table of cells by row and column."""
+    """Return the lines of a table of a value by row and column, in parentheses if unreliable."""
+    why = dict.fromkeys(word for _, record in found for word in marks(record))
+    cells = {
+        pair: f"({record[value]:.1f})" if marks(record) else f"{record[value]:.1f}"
+        for pair, record in found
+    }
     return [
         f"{name} " + "".join(f"{column:>8}" for column in columns),
         *(
             f"{row:>4} " + "".join(f"{cells.get((row, column), ''):>8}" for column in columns)
             for row in rows
         ),
+        *[f"in parentheses: {', '.join(why)}"] * bool(why),
     ]
 
 

@@ -17,7 +17,7 @@ from memkern.errors import InputError
 from memkern.host.capacity import data_caches
 from memkern.machine.caches import MEMORY, shares
 from memkern.machine.declarations import declared
-from memkern.shared.checking import Values, error, extent, fresh, outcome, positions
+from memkern.shared.checking import Values, compared, extent, fresh, positions
 from memkern.shared.elementwise import memory_sized, streaming_inputs, value_B
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Model
 from memkern.spec.inputs import Given, row
@@ -146,9 +146,7 @@ def _check_stencil(case: Case, native: Native) -> Validation:
     inner = (row > 0) & (row < rows - 1) & (column > 0) & (column < columns - 1)
     wanted = fresh(native, "a", at)  # the edge stays as it is
     wanted[inner] = _five_points(case, at[inner], lambda i: fresh(native, "b", i))
-    native.fill(outputs=True)
-    yield
-    return outcome(case, error(native.peek("a", at), wanted), extent(rows * columns))
+    return (yield from compared(case, native, "a", at, wanted, extent(rows * columns)))
 
 
 def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -248,9 +246,7 @@ def _check_matvec(case: Case, native: Native) -> Validation:
     wanted = fresh(native, "y", at)
     for c in range(columns):
         wanted = wanted + fresh(native, "A", c * rows + at) * x[c]
-    native.fill(outputs=True)
-    yield
-    return outcome(case, error(native.peek("y", at), wanted), extent(rows))
+    return (yield from compared(case, native, "y", at, wanted, extent(rows)))
 
 
 def _reference_matvec(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:

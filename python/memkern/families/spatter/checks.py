@@ -18,6 +18,7 @@ from memkern.families.spatter.sides import (
     lines_of,
     scatter_side,
 )
+from memkern.shared.checking import Values, distance
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
     BLOCK,
@@ -35,36 +36,26 @@ _ACCESSES = 2**28
 _LOWEST = 2**20
 _UNWRITTEN = -1.0  # never a fill value
 
-Values = npt.NDArray[Any]
-
 
 def reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     """Apply the instances in order by NumPy's indexing (the last of equal indices wins)."""
     after = {name: np.array(values, copy=True) for name, values in arrays.items()}
     gather, scatter = gather_side(case), scatter_side(case)
     n = np.arange(case.integers["count"])
-    wrap = case.integers.get("wrap", 1)
-    if gather is not None and scatter is not None:
-        after[scatter.array][scatter.positions(n).ravel()] = after[gather.array][
-            gather.positions(n).ravel()
-        ]
-    elif gather is not None:
-        last = n[-min(wrap, len(n)) :]
-        rows = after["dense"].reshape(wrap, -1)
-        rows[last % wrap] = after[gather.array][gather.positions(last)]
-    elif scatter is not None:
-        rows = after["dense"].reshape(wrap, -1)
-        after[scatter.array][scatter.positions(n).ravel()] = rows[n % wrap].ravel()
+    row = n % case.integers.get("wrap", 1)
+    # A view of `after`; gs has no dense buffer.
+    rows = after.get("dense", np.empty(0)).reshape(-1, dense_length(case))
+    moved = rows[row] if gather is None else after[gather.array][gather.positions(n)]
+    if scatter is None:
+        rows[row] = moved
+    else:
+        after[scatter.array][scatter.positions(n).ravel()] = moved.ravel()
     return after
 
 
 def _relative(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
     """Return the relative error of each value; infinite for NaN."""
-    error: npt.NDArray[np.float64] = np.abs(got.astype(np.float64) - wanted) / np.maximum(
-        np.abs(wanted), 1.0
-    )
-    error[np.isnan(error)] = np.inf
-    return error
+    return distance(got, wanted) / np.maximum(np.abs(wanted), 1.0)
 
 
 def _relative_error(got: Values, wanted: Values) -> float:

@@ -90,26 +90,6 @@ def _stride(case: Case) -> dict[str, int | None]:
     return {"stride": patterns[0].stride if len(patterns) == 1 else None}
 
 
-def _spec(kernel: str, summary: str) -> None:
-    check = check_gather if kernel in ("gather", "multigather") else check_scatter
-    register(
-        KernelSpec(
-            name=f"spatter.{kernel}",
-            summary=summary,
-            source=SOURCE,
-            arrays=declared(f"spatter.{kernel}").arrays,
-            traffic=traffic_of,
-            iterations=lambda case: blocks_of(case) or case.integers["count"],
-            checks=Checks(check=check, reference=reference),
-            model=Model(bytes_B=lambda case: sum(from_memory(case)), transfers=transfers),
-            inputs=_inputs(kernel),
-            build=_case,
-            limits=Limits(index_dtypes=INDEX_DTYPES, refuse=_refuse),
-            derived_columns=_stride,
-        )
-    )
-
-
 # Patterns of each kernel; of two, bases move by the first.
 _PATTERNS = {
     "gather": ("pattern",),
@@ -122,7 +102,6 @@ _PATTERNS = {
 
 def _inputs(kernel: str) -> tuple[Declared, ...]:
     """Return the inputs of a kernel, which the verb takes from Spatter's own options."""
-    lists = _PATTERNS[kernel]
     pattern = "Indices in elements, one-dimensional"
     if kernel.startswith("multi"):
         pattern += ": the outer list, and the inner one, which has indices into the outer one"
@@ -136,7 +115,7 @@ def _inputs(kernel: str) -> tuple[Declared, ...]:
     return (
         *(
             row(name, REQUIRED, f"{pattern}.", type="PatternLike", read=_pattern, column="-")
-            for name in lists
+            for name in _PATTERNS[kernel]
         ),
         row("delta", None, delta, type=_DELTA, read=_deltas, column="-"),
         *(
@@ -243,7 +222,25 @@ def _over_ranks(case: Case) -> Case:
 
 
 for _kernel, _summary in KERNELS.items():
-    _spec(_kernel, _summary)
+    register(
+        KernelSpec(
+            name=f"spatter.{_kernel}",
+            summary=_summary,
+            source=SOURCE,
+            arrays=declared(f"spatter.{_kernel}").arrays,
+            traffic=traffic_of,
+            iterations=lambda case: blocks_of(case) or case.integers["count"],
+            checks=Checks(
+                check=check_gather if _kernel in ("gather", "multigather") else check_scatter,
+                reference=reference,
+            ),
+            model=Model(bytes_B=lambda case: sum(from_memory(case)), transfers=transfers),
+            inputs=_inputs(_kernel),
+            build=_case,
+            limits=Limits(index_dtypes=INDEX_DTYPES, refuse=_refuse),
+            derived_columns=_stride,
+        )
+    )
 
 
 def _check_reach(case: Case) -> None:

@@ -13,23 +13,20 @@ with a row for each of its instances. The variants are methods to move elements 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern.backends import BACKENDS, Backend
 from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.limits import check_memory
+from memkern.spec.kernel import IndexArray
 
-IndexArray = npt.NDArray[np.int64]
-
-_KERNELS = ("gather", "scatter", "multigather", "multiscatter")
 _MOST = 2**31 - 1
 _PART_B = 8
 
 
 def refuse(backend: Backend, kernel: str, variant: str, *, threads: int) -> None:
     """Raise InputError for options that a library or the kernels over ranks do not support."""
-    if kernel not in _KERNELS:
+    if kernel == "gs":
         raise InputError(f"{kernel} has one sparse array too many for {backend.device}: use gather")
     if variant != "best" and variant not in backend.moves:
         one_of(variant, "variant", [*dict.fromkeys(move for b in BACKENDS for move in b.moves)])

@@ -102,8 +102,10 @@ def _published(kind: str, column: str) -> dict[tuple[str, str], int]:
     }
 
 
-def _counter(count_rule: CountRule, kind: str, footprint_B: float) -> _Counter:
-    """Return the function (kernel, pattern, delta) -> count of a rule."""
+def _counter(what: str, count_rule: CountRule, kind: str, footprint_B: float) -> _Counter:
+    """Return the function (kernel, pattern, delta) -> count of a rule for a kind."""
+    if kind not in _LENGTHS:
+        raise InputError(f"kind of the {what} must be cpu or gpu, not {shown(kind)}")
     if count_rule == "paper":
         counts = _published(kind, "count")
         return lambda kernel, pattern, delta: counts[pattern.name, f"spatter.{kernel}"]
@@ -153,9 +155,7 @@ def ustride(
     InputError
         If an argument is not one of these.
     """
-    if kind not in _LENGTHS:
-        raise InputError(f"kind of the uniform strides must be cpu or gpu, not {shown(kind)}")
-    count = _counter(count_rule, kind, footprint_B)
+    count = _counter("uniform strides", count_rule, kind, footprint_B)
     length = _LENGTHS[kind]
     return [
         _case("ustride", kernel, uniform(length, stride), length * stride, count, count_rule)
@@ -203,9 +203,7 @@ def apps(
     InputError
         If an argument is not one of these.
     """
-    if kind not in _LENGTHS:
-        raise InputError(f"kind of the applications must be cpu or gpu, not {shown(kind)}")
-    count = _counter(count_rule, kind, footprint_B)
+    count = _counter("applications", count_rule, kind, footprint_B)
     table = reference.rows("lavin2020-patterns")
     if name is not None:
         wanted = name.lower() if isinstance(name, str) else name

@@ -25,7 +25,6 @@ from memkern.inputs import spatter_files as spatter_input
 from memkern.spec.sequences import product
 
 if TYPE_CHECKING:
-    from memkern.formats import ResultSet
     from memkern.spec.case import Case
 
 
@@ -72,6 +71,7 @@ def _spatter(args: argparse.Namespace) -> int:
 
 def _suite(args: argparse.Namespace) -> int:
     from memkern.families.spatter import suites
+    from memkern.families.spatter.data import beside_published
 
     if args.counts == "paper":
         refuse(args, "with --counts paper, which determines the sizes", footprint=None)
@@ -79,14 +79,7 @@ def _suite(args: argparse.Namespace) -> int:
     configs = suites.load(args.suite, **{k: v for k, v in sizes.items() if v is not None})
     knobs = knobs_of(args)
     cases = [spatter.from_config(c, **knobs) for c in configs]
-    return exit_code(measure(cases, args, answers=[_beside_published]))
-
-
-def _beside_published(results: ResultSet) -> str:
-    """Return a table of bandwidths by stride beside those of a published processor, if any."""
-    from memkern.families.spatter.data import beside_published
-
-    return beside_published(results)
+    return exit_code(measure(cases, args, answers=[beside_published]))
 
 
 # Short options whose values may be those of our options of the same letter.

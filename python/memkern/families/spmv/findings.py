@@ -21,11 +21,13 @@ from memkern.plots.frames import best, joined, percent, ranked, three_figures, u
 from memkern.plots.selection import cache_ends, of_workers, with_workers
 from memkern.plots.sentences import (
     by_machine,
+    by_value,
     disturbed_mark,
     marked_ratio,
     marked_value,
     shown_in,
     speed_up,
+    told,
 )
 
 if TYPE_CHECKING:
@@ -46,8 +48,10 @@ def _on_machine(mine: DataFrame) -> list[str]:
     rows = by_matrix(others) if len(others) else others.assign(held=False)
     threads = saturation(mine)
     return [
-        *shown_in("spmv-matrices", [*_on_memory(rows), *_on_caches(rows), *_on_x(rows)]),
-        *shown_in("spmv-row-length", _on_lengths(mine)),
+        *shown_in("spmv-matrices", told(rows[~rows["held"]], _on_memory)),
+        *shown_in("spmv-matrices", told(rows[rows["held"]], _on_caches)),
+        *shown_in("spmv-matrices", told(rows, _on_x)),
+        *shown_in("spmv-row-length", told(row_lengths(mine), _on_lengths)),
         *shown_in("spmv-saturation", speed_up(threads, VALUE, in_order(threads["kind"]), "label")),
         *shown_in("spmv-fill-in", _on_fill_in(mine)),
         *shown_in("spmv-matrices", _on_conversion(others)),
@@ -69,15 +73,12 @@ def _of_roofline(row: Mapping[Any, Any]) -> str:
 
 def _by_kind(rows: DataFrame) -> list[Mapping[Any, Any]]:
     """Return one row of each format, in the order of a legend."""
-    found = {row["kind"]: row for row in rows.to_dict("records")}
+    found = by_value(rows, "kind")
     return [found[kind] for kind in in_order(found)]
 
 
 def _on_memory(rows: DataFrame) -> list[str]:
     """Return the sentences on formats from memory, for HPCG's or the largest matrix."""
-    rows = rows[~rows["held"]]
-    if rows.empty:
-        return []
     hpcg = rows[rows["label"].str.startswith("hpcg")]
     rows = hpcg if len(hpcg) else rows
     rows = rows[rows["label"] == rows["label"].iloc[-1]]
@@ -100,9 +101,6 @@ def _on_memory(rows: DataFrame) -> list[str]:
 
 def _on_caches(rows: DataFrame) -> list[str]:
     """Return the sentence on the fastest format in the caches against the memory roofline."""
-    rows = rows[rows["held"]]
-    if rows.empty:
-        return []
     top = best(rows, ("machine",), value=VALUE).to_dict("records")[0]
     text = f"From the caches: {top['label']} in {top['kind']} reaches {_performance(top)}"
     if top[ROOFLINE] != top[ROOFLINE]:
@@ -116,8 +114,6 @@ def _on_caches(rows: DataFrame) -> list[str]:
 
 def _on_x(rows: DataFrame) -> list[str]:
     """Return the sentence on the matrix whose implied alpha is farthest above its lower bound."""
-    if rows.empty:
-        return []
     rows = best(rows.assign(alpha_implied=implied(rows)), ("label",), value=VALUE)
     rows = rows.dropna(subset=["alpha_implied"])
     rows = rows[rows["alpha_implied"] > rows["alpha"]]
@@ -134,11 +130,8 @@ def _on_x(rows: DataFrame) -> list[str]:
     ]
 
 
-def _on_lengths(mine: DataFrame) -> list[str]:
+def _on_lengths(rows: DataFrame) -> list[str]:
     """Return the sentence on the formats for the shortest and the longest rows."""
-    rows = row_lengths(mine)
-    if rows.empty:
-        return []
     parts = []
     for length in (rows["nonzeros_per_row"].min(), rows["nonzeros_per_row"].max()):
         here = rows[rows["nonzeros_per_row"] == length]

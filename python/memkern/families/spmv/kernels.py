@@ -29,7 +29,7 @@ from memkern.families.spmv.suites import MATRICES, SUITE
 from memkern.inputs.sizes import integer_list_parser
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
-from memkern.shared.checking import Values, distance, fresh, outcome, positions
+from memkern.shared.checking import SALT, Values, distance, fresh, outcome, positions
 from memkern.spec.case import (
     HALOS,
     Case,
@@ -275,10 +275,6 @@ def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Na
     )
 
 
-# Salt of the values of x for checks of distributed products; no array is filled with these values.
-_SALT = 0x5EED
-
-
 def _part(case: Case, rank: int, ranks: int) -> Part:
     share = share_of(case, rank, ranks)
 
@@ -288,7 +284,7 @@ def _part(case: Case, rank: int, ranks: int) -> Part:
         The vector has new values and the halo is NaN before the product, so that lost values and
         values from an earlier invocation are detected.
         """
-        whole = fill_values(np.arange(case.integers["columns"]), {"salt": _SALT})
+        whole = fill_values(np.arange(case.integers["columns"]), {"salt": SALT})
         x = np.ones(native.arrays()["x"]["columns"], dtype=case.dtype)
         x[: len(share.own)] = whole[share.own.start : share.own.stop]
         x[len(share.own) : len(share.own) + len(share.halo)] = np.nan

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from collections.abc import Iterable
 from typing import Any
 
 from memkern.cli.measuring import (
@@ -33,7 +32,6 @@ from memkern.cli.tables import (
     SHORTEST,
     THREADS,
     VARIANT,
-    Record,
     Table,
     cell,
     marks,
@@ -52,6 +50,7 @@ _FORMATS = ["crs", "sell"]  # measured unless others are requested
 
 
 def _tune(args: argparse.Namespace) -> int:
+    from memkern.families.spmv.data import fastest_sentences
     from memkern.families.spmv.product import tune
     from memkern.formats import concat
     from memkern.studies.tune import gain_of
@@ -73,7 +72,7 @@ def _tune(args: argparse.Namespace) -> int:
             lines(
                 *_TUNED.lines(search),
                 scope_of(search),
-                _fastest(search.records[-2:]) or gain_of(search),
+                fastest_sentences(search.records[-2:]) or gain_of(search),
             )
             tell_limit(search, args)
     records = concat(found)
@@ -82,6 +81,7 @@ def _tune(args: argparse.Namespace) -> int:
 
 
 def _spmv(args: argparse.Namespace) -> int:
+    from memkern.families.spmv.data import fastest_sentences
     from memkern.inputs import matrices
 
     names = {matrix: name for name, matrix in MATRICES.items()} if SUITE in args.matrices else {}
@@ -105,14 +105,7 @@ def _spmv(args: argparse.Namespace) -> int:
         input_cases(args, kernels, build=functools.partial(build, text)) for text in args.matrices
     ]
     cases = joined(itertools.chain.from_iterable(parts))
-    return exit_code(measure(cases, args, TABLE, answers=[_fastest]))
-
-
-def _fastest(records: Iterable[Record]) -> str:
-    """Return the sentences on the fastest format of each matrix."""
-    from memkern.families.spmv.data import fastest_sentences
-
-    return fastest_sentences(records)
+    return exit_code(measure(cases, args, TABLE, answers=[fastest_sentences]))
 
 
 TABLE = Table(

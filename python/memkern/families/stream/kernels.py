@@ -112,9 +112,13 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         for kernel in ("stream.copy", "stream.triad")
         for size in sizes(2**14, most_B, 8 if quick else 25)
     ]
-    steady: dict[str, Any] = {"budget_s": 0.1 if quick else 0.5, "footprint_B": 3 * most_B // 2}
     return cases + [
-        stream(kernel, variant=variant, **steady)
+        stream(
+            kernel,
+            variant=variant,
+            budget_s=0.1 if quick else 0.5,
+            footprint_B=3 * most_B // 2,
+        )
         for kernel in (("copy", "triad") if quick else ("copy", "scale", "add", "triad"))
         for variant in ("best", "auto")
     ]

@@ -18,7 +18,14 @@ from memkern.models.memory import (
 from memkern.plots.drawing import in_bytes, spaced
 from memkern.plots.frames import best, joined, ranked, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
-from memkern.plots.sentences import disturbed_mark, marked_ratio, marked_value, shown_in, with_names
+from memkern.plots.sentences import (
+    by_value,
+    disturbed_mark,
+    marked_ratio,
+    marked_value,
+    shown_in,
+    with_names,
+)
 from memkern.shared.streaming_records import FAMILIES, MEMORY, as_defined, is_nt, levels, short
 
 if TYPE_CHECKING:
@@ -58,11 +65,6 @@ def findings(records: DataFrame) -> list[str]:
             *shown_in("raider-kernels", _on_indices(mine, values)),
         ]
     return with_names(found)
-
-
-def _rows(frame: DataFrame, key: str) -> dict[str, dict[Hashable, Any]]:
-    """Return the best row of each value of one column, as plain dictionaries."""
-    return {str(row[key]): row for row in best(frame, [key]).to_dict("records")}
 
 
 def _bandwidth(row: Mapping[Hashable, Any]) -> str:
@@ -111,8 +113,7 @@ def _where(threshold: FromMemory, least_B: float) -> str:
 
 def _by_stores(values: DataFrame, kernel: str) -> dict[str, dict[Hashable, Any]]:
     """Return the values of a kernel by its kind of stores, non-temporal ones first."""
-    rows = values[values["operation"] == kernel].sort_values("stores").to_dict("records")
-    return {str(row["stores"]): row for row in rows}
+    return by_value(values[values["operation"] == kernel].sort_values("stores"), "stores")
 
 
 def _with(stores: str) -> str:
@@ -130,7 +131,7 @@ def _on_levels(mine: DataFrame, values: DataFrame) -> list[str]:
         return []
     number = mine.groupby("kernel")["level"].nunique().to_dict()
     kernel = max(number, key=lambda name: (number[name], name == "stream.triad"))
-    rows = _rows(mine[mine["kernel"] == kernel], "level")
+    rows = by_value(best(mine[mine["kernel"] == kernel], ["level"]), "level")
     rows.pop(MEMORY, None)
     in_memory = _by_stores(values, str(kernel)).get(ORDINARY)
     if in_memory is not None:
@@ -168,7 +169,7 @@ def _on_indices(mine: DataFrame, values: DataFrame) -> list[str]:
     mine = mine[mine["kernel"].str.startswith("raider.")]
     mine = mine.assign(stores=stores(mine))
     mine, _ = prevailing(mine, (*SETTING, "elements"), count=("kernel",))
-    rows = _rows(mine, "kernel")
+    rows = by_value(best(mine, ["kernel"]), "kernel")
     regular = rows.get("raider.triad")
     irregular = [name for name in ("raider.gather_triad", "raider.scatter_triad") if name in rows]
     if regular is None or not irregular:

@@ -167,33 +167,27 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     }
 
 
-def _register(way: str, summary: str) -> None:
-    kernel = f"transfers.{way}"
-    directions = 2 if way == "both" else 1
+for _way, _summary in WAYS.items():
     register(
         KernelSpec(
-            name=kernel,
-            summary=summary,
+            name=f"transfers.{_way}",
+            summary=_summary,
             source="NVIDIA, CUDA C++ Programming Guide, sections on page-locked and unified memory",
-            arrays=declared(kernel).arrays,
-            traffic=lambda case: Traffic(read=float(directions * case.integers["words"] * WORD_B)),
+            arrays=declared(f"transfers.{_way}").arrays,
+            traffic=lambda case: Traffic(read=len(_targets(case)) * float(case.columns["size_B"])),
             iterations=lambda case: 1,
             checks=Checks(check=_check, reference=_reference),
             model=Model(
                 # It is read at one end and written at the other.
                 bytes_B=lambda case: 2.0 * case.bytes_B,
             ),
-            inputs=(_SIZE, _PEER if kernel == BETWEEN else _MEMORY),
+            inputs=(_SIZE, _PEER if _way == "between" else _MEMORY),
             build=_transfer,
             usual={"invocations": 1},
             limits=Limits(dtypes=("uint64",), idle=lambda case: _ALONE, refuse=_refuse),
             template_columns=("memory",),
         )
     )
-
-
-for _name, _summary in WAYS.items():
-    _register(_name, _summary)
 
 
 @shows_options_of("transfers.to_device", BETWEEN)
