@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from building import ROOT, copied, linked
@@ -27,7 +26,7 @@ assert main(["squares", "-n", "1000", "-t", "1", "--variant", "scalar", "--runs"
 
 
 @pytest.mark.release
-def test_a_new_family_is_its_files(tmp_path: Path) -> None:
+def test_a_new_family_is_its_files(tmp_path):
     tree = copied(tmp_path, "tests", "tools", "bench")
     new = [path.relative_to(NEW) for path in NEW.rglob("*.*") if path.suffix != ".pyc"]
     assert len(new) == 9 and not [path for path in new if (tree / path).exists()]

@@ -4,8 +4,6 @@ import dataclasses
 import itertools
 import math
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 from checking import (
@@ -24,7 +22,7 @@ from memkern import cli
 from memkern.spec.kernel import Check, Validation, finish
 
 
-def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_without_effect_are_reported(capsys):
     _, err = output_of(
         capsys,
         "spatter", "-p", "0,1", *SMALL, "-a", "-m", "64", "-z", "32", "-o", "1", "-s",
@@ -146,9 +144,7 @@ def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str])
         ("tune -k latency.chase --prefetch 0,8", "prefetch has no effect on latency.chase"),
     ],
 )
-def test_wrong_input_is_one_sentence_and_exit_code_2(
-    words: str, message: str, capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_wrong_input_is_one_sentence_and_exit_code_2(words, message, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert message in refused_words(capsys, *words.split())
     assert list(tmp_path.iterdir()) == []
@@ -164,9 +160,7 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(
         "\x00\x01\x02",
     ],
 )
-def test_malformed_files_are_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
-) -> None:
+def test_malformed_files_are_refused(capsys, tmp_path, text):
     path = tmp_path / "bad.json"
     path.write_text(text)
     assert len(refused_words(capsys, "spatter", "-f", str(path))) < 500
@@ -192,9 +186,7 @@ TOO_LARGE = {
         ("sweep /dev/zero", "/dev/zero must be a regular file, or end after at most"),
     ],
 )
-def test_sizes_beyond_memory_are_refused_before_allocation(
-    tmp_path: Path, words: str, message: str
-) -> None:
+def test_sizes_beyond_memory_are_refused_before_allocation(tmp_path, words, message):
     for name, content in TOO_LARGE.items():
         (tmp_path / name).write_bytes(content)
     script = (
@@ -225,9 +217,7 @@ def test_sizes_beyond_memory_are_refused_before_allocation(
         *(f"spmv 5pt:4:5 -f {form}" for form in ("crs", "sell", "ell", "csc")),
     ],
 )
-def test_a_failed_validation_is_exit_code_1(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str
-) -> None:
+def test_a_failed_validation_is_exit_code_1(capsys, monkeypatch, words):
     def refuted(validation: Validation, invocations: int) -> Check:
         return dataclasses.replace(finish(validation, invocations), valid=False)
 
@@ -269,14 +259,12 @@ def test_a_failed_validation_is_exit_code_1(
         "report --wait-quiet X",
     ],
 )
-def test_numbers_with_other_signs_than_ascii_digits_are_refused(
-    capsys: pytest.CaptureFixture[str], words: str, three: str
-) -> None:
+def test_numbers_with_other_signs_than_ascii_digits_are_refused(capsys, words, three):
     assert repr(three)[1:-1] in refused_words(capsys, *words.replace("X", three).split())
 
 
 @pytest.mark.parametrize("verb", ["amo", "spatter", "stream", "compare", "report"])
-def test_errors_name_the_help_of_their_verb(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+def test_errors_name_the_help_of_their_verb(capsys, verb):
     for words in (("--colour", "red"), ("--threads", "none"), ("--force=1",)):
         assert refused_words(capsys, verb, *words).endswith(f"(see memkern {verb} --help)")
 
@@ -313,12 +301,8 @@ ODD = itertools.product(
     ),
 )
 def test_results_with_odd_columns_are_analysed_or_refused(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    plain_results: mk.ResultSet,
-    case: tuple[str, str, Any],
-) -> None:
+    capsys, tmp_path, monkeypatch, plain_results, case
+):
     command, column, value = case
     monkeypatch.chdir(tmp_path)
     odd = [{k: v for k, v in r.items() if k != column} for r in plain_results]
@@ -336,13 +320,8 @@ def test_results_with_odd_columns_are_analysed_or_refused(
 @pytest.mark.parametrize("suffix", ["json", "csv", "parquet", "db"])
 @pytest.mark.parametrize("command", ANALYSES)
 def test_files_of_other_formats_are_refused(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
-    suffix: str,
-    content: bytes,
-) -> None:
+    capsys, tmp_path, monkeypatch, command, suffix, content
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / f"x.{suffix}").write_bytes(content)
     assert cli.main(command.replace("x.json", f"x.{suffix}").split()) == 2
@@ -360,7 +339,5 @@ def test_files_of_other_formats_are_refused(
         ("spmv hpcg:4 --format csr --runs 1", "kernel", ["spmv.crs"]),
     ],
 )
-def test_numbers_with_exponents_and_other_names_of_formats(
-    words: str, column: str, values: list[Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_numbers_with_exponents_and_other_names_of_formats(words, column, values, capsys):
     assert sorted(record[column] for record in measured(capsys, *words.split())) == values

@@ -49,7 +49,7 @@ def wrong_values(row: Declared) -> dict[Any, str]:
 
 
 @pytest.mark.parametrize("kernel, row", ROWS.values(), ids=ROWS)
-def test_values_outside_the_row_are_refused(kernel: str, row: Declared) -> None:
+def test_values_outside_the_row_are_refused(kernel, row):
     spec = registry()[kernel]
     needed = {each.name: NEEDED[each.name] for each in spec.inputs if each.default is REQUIRED}
     for value, sentence in wrong_values(row).items():
@@ -68,7 +68,7 @@ def test_most_rows_have_a_range() -> None:
 
 
 @pytest.mark.parametrize("kernel, row", ROWS.values(), ids=ROWS)
-def test_rows_are_documented(kernel: str, row: Declared) -> None:
+def test_rows_are_documented(kernel, row):
     assert (row.option.meaning or row.option.text).endswith(".")
     assert options_of(registry()[kernel])[row.name] == row.default or row.name in (
         registry()[kernel].usual
@@ -80,7 +80,7 @@ def test_rows_are_documented(kernel: str, row: Declared) -> None:
 
 
 @pytest.mark.parametrize("kernel", registry())
-def test_other_inputs_are_refused(kernel: str) -> None:
+def test_other_inputs_are_refused(kernel):
     spec = registry()[kernel]
     every = {row.name for _, row in ROWS.values()} - {*options_of(spec)} - {"alpha", "beta"}
     for name in every:
