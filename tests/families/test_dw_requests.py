@@ -204,8 +204,6 @@ def test_lists_of_knobs_are_recorded_one_by_one(capsys):
         ((*SMALL, "--prefetch-into", "L3"), "L3"),
     ],
 )
-def test_wrong_words_of_the_verb_are_refused_in_one_line(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], match: str
-) -> None:
+def test_wrong_words_of_the_verb_are_refused_in_one_line(capsys, words, match):
     # Some releases of Python take an option after too few arguments for one of them.
     assert match in refused_words(capsys, "dw", "--runs", "1", "-t", "1", *words)

@@ -217,7 +217,7 @@ def test_large_cases_are_checked_by_samples(kernel, shape, threads):
 
 
 @pytest.mark.parametrize("chunk, how", [(0, "whole"), (4, "whole"), (2, "sampled")])
-def test_gathers_are_checked_whole_where_no_row_is_used_twice(chunk: int, how: str) -> None:
+def test_gathers_are_checked_whole_where_no_row_is_used_twice(chunk, how):
     # With chunks of 2 a worker has instances 0, 1, 4 and 5, and 4 and 5 reuse rows 0 and 1.
     case = spatter.case("gather", pattern="0,1", count=8, wrap=4, threads=2, chunk=chunk)
     check = checked(case, case.prepare().native)

@@ -341,9 +341,7 @@ ON_DEVICE = {
 
 
 @pytest.mark.parametrize("option", OTHER)
-def test_the_more_specific_value_wins_even_if_it_is_the_default(
-    option: str, tmp_path: Path
-) -> None:
+def test_the_more_specific_value_wins_even_if_it_is_the_default(option, tmp_path):
     # The others have no default that TOML can name.
     assert {*OTHER} == {*DEFAULTS} - {"runs", "precision", "budget_s", "peak_GBps"}
     path = tmp_path / "x.toml"
