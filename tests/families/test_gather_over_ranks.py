@@ -105,8 +105,6 @@ def test_records_name_the_method_and_the_share_of_remote_elements(over):
         ({"flush_every": 4, "variant": "packed"}, "flush_every is for variant single"),
         ({"flush_every": 4, "variant": "neighbor"}, "flush_every is for variant single"),
         ({"flush_every": 4}, "give variant single, not best"),
-        ({"pages": "4k"}, "pages is for processors"),
-        ({"prefetch": 3}, "prefetch is for processors"),
         ({"threads": 4}, "one thread of each rank"),
     ],
 )

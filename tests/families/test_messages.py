@@ -154,9 +154,7 @@ def test_distances(chosen, wanted):
     "options, match",
     [
         ({"device": "cpu"}, "messages.put is between ranks: give device mpi or shmem"),
-        ({"device": "cuda"}, "messages.put is between ranks"),
         ({"size_B": 4}, "must be a multiple of 8 up to 1073741824, not 4"),
-        ({"size_B": 12}, "multiple of 8"),
         ({"size_B": "2GiB"}, "multiple of 8 up to"),
         ({"size_B": "much"}, "is not a size in bytes"),
         ({"what": "fetch_add", "size_B": 16}, "must be 8, not 16"),

@@ -187,14 +187,10 @@ def test_the_seed_selects_a_random_matrix(capsys):
     [
         (("nothing.mtx",), "nothing.mtx"),
         (("FILE", "-f", "crs,coo"), "'coo'"),
-        (("FILE", "--sigma", "0"), "sigma"),
         (("FILE", "--mve", "few"), "mve"),
         (("tsm:20:3:9", "--rcm"), "square"),
-        (("FILE", "-f", "crs", "-C", "16"), "--C is for spmv.sell, not for spmv.crs"),
-        (("FILE", "-f", "sell", "--mve", "2"), "--mve is for spmv.crs, not for spmv.sell"),
         (("FILE", "-f", "sell", "--unroll", "2"), "--unroll has no effect on spmv.sell"),
         (("FILE", "--mve", "2", "--unroll", "2,4"), "--unroll has no effect with --mve"),
-        (("FILE", "-f", "ell", "--prefetch", "8"), "--prefetch has no effect on spmv.ell"),
         ((), "MATRIX"),
     ],
 )

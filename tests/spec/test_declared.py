@@ -23,7 +23,7 @@ from memkern.formats import ResultSet
 from memkern.host import capacity
 from memkern.machine.remote import Description
 from memkern.spec.case import Case
-from memkern.spec.options import Knobs, Stop
+from memkern.spec.options import Knobs, Stop, declared
 from memkern.spec.registry import options_of, registry
 from memkern.spec.sequences import joined, permuted, product, sample
 from memkern.spec.sweepfile import read_sweep
@@ -362,6 +362,14 @@ def test_the_more_specific_value_wins_even_if_it_is_the_default(option, tmp_path
     assert found(f"[defaults]\n{lines[0]}{table}{lines[1]}") == default
     assert found(f"[defaults]\n{lines[1]}{table}{lines[0]}") == other
     assert found(f"[defaults]\n{lines[0]}{table}{lines[0]}", {option: default}) == default
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "mpi"])
+def test_options_are_refused_on_other_devices(device):
+    for row in declared(Knobs):
+        if Knobs(device=device).backend.kind not in row.option.where:
+            with pytest.raises(InputError, match=f"{row.name} is for .*: leave it out on {device}"):
+                Knobs(device=device, **{row.name: OTHER[row.name]})
 
 
 @pytest.mark.parametrize(
