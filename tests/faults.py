@@ -442,7 +442,7 @@ FAULTS = (
           "in taken.series), spread.floor)", "in taken.series), spread.median)",
           "pytest test_distances -k include_the_distances"),
     Fault("spacings of placements without weights", "np.arange(n - 1, n - 1 - taken, -1) / n",
-          "np.ones(taken)", "pytest test_distances -k spacings"),
+          "np.ones(taken)", "pytest test_distances -k observed_distances"),
     # Results
     Fault("Holm's factors in the wrong order", "factors = np.arange(len(order), 0, -1)",
           "factors = np.arange(1, len(order) + 1)", "pytest test_verdicts -k holm"),

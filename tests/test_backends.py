@@ -59,7 +59,7 @@ def gasnet(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return module
 
 
-def test_cases_over_another_library_are_built_and_planned(gasnet: SimpleNamespace) -> None:
+def test_cases_over_another_library_are_built_and_planned(gasnet):
     case = mk.gather(**GATHER)
     assert (case.knobs.backend, case.knobs.device) == (GASNET, "gasnet")
     assert case.allocates is False and workers_of("gasnet") == 1
@@ -68,7 +68,7 @@ def test_cases_over_another_library_are_built_and_planned(gasnet: SimpleNamespac
     assert mk.amo("rand", device="gasnet", iters=8).knobs.device == "gasnet"
 
 
-def test_what_another_library_lacks_is_refused(gasnet: SimpleNamespace) -> None:
+def test_what_another_library_lacks_is_refused(gasnet):
     with refused("pages is for processors: leave it out on gasnet"):
         Knobs(device="gasnet", pages="4k")
     with refused("flush_every is for MPI and OpenSHMEM and GASNet: leave it out on cpu"):
@@ -91,17 +91,13 @@ def test_what_another_library_lacks_is_refused(gasnet: SimpleNamespace) -> None:
         find_launcher(comm="gasnet")
 
 
-def test_ranks_communicate_by_another_library(
-    gasnet: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_communicate_by_another_library(gasnet, monkeypatch):
     monkeypatch.setattr(transports.launcher, "size", lambda: 2)
     with refused("2 ranks were started, but GASNet sees 1: start them with its gasnetrun"):
         transports.connect("gasnet")
 
 
-def test_a_library_without_its_module_is_refused(
-    gasnet: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_without_its_module_is_refused(gasnet, monkeypatch):
     absent = Backend("absent", "Absent", RANKS, "absent", compiler="abcxx", moves=("single",))
     monkeypatch.setattr(backends, "BACKENDS", (*BACKENDS, absent))
     with refused("memkern was built without Absent: install it, so that abcxx is on PATH"):
@@ -146,5 +142,5 @@ def test_no_module_compares_names_of_devices() -> None:
     ['x == "cuda"', 'x in ("mpi", "shmem")', '{"shmem": 1}', 'x.startswith("cuda:")',
      'frame.isin(["openmp"])'],
 )  # fmt: skip
-def test_a_compared_name_is_found(text: str) -> None:
+def test_a_compared_name_is_found(text):
     assert [*names_compared(ast.parse(text))]

@@ -130,7 +130,7 @@ def by_family(part: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_the_interface_is_unchanged(part: str) -> None:
+def test_the_interface_is_unchanged(part):
     known = {family: parts[part] for family, parts in stored().items() if part in parts}
     assert json.loads(json.dumps(by_family(part))) == known
 
@@ -139,7 +139,7 @@ PUBLIC_MODULES = [name for name, home in mk._all_homes().items() if ":" not in h
 
 
 @pytest.mark.parametrize("name", PUBLIC_MODULES)
-def test_public_modules_show_public_names_only(name: str) -> None:
+def test_public_modules_show_public_names_only(name):
     module = getattr(mk, name)
     assert dir(module) == sorted(module.__all__)
     for shown in dir(module):

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from building import ROOT, copied, linked
@@ -26,7 +25,7 @@ assert main(["boxes", "-n", "1000", "-t", "1", "--variant", "scalar", "--runs", 
 
 
 @pytest.mark.release
-def test_a_new_family_is_its_files(tmp_path: Path) -> None:
+def test_a_new_family_is_its_files(tmp_path):
     tree = copied(tmp_path, "tests", "tools", "bench")
     tool = [sys.executable, str(ROOT / "tools" / "new_family.py"), "boxes", str(tree)]
     made = subprocess.run(tool, capture_output=True, text=True, check=True).stdout.splitlines()

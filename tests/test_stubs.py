@@ -126,7 +126,7 @@ STUBS = {"__init__.pyi": stub, "models/__init__.pyi": models_stub}
 
 
 @pytest.mark.parametrize("name", STUBS)
-def test_the_stubs_match_the_packages(name: str) -> None:
+def test_the_stubs_match_the_packages(name):
     assert (PACKAGE / name).read_text() == STUBS[name]()
 
 

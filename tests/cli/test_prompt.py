@@ -64,9 +64,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("old", cli.ALIASES)
-def test_old_verbs_are_those_that_replace_them(
-    old: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_old_verbs_are_those_that_replace_them(old, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     new = cli.ALIASES[old].split()
     assert output_of(capsys, old, "--help") == output_of(capsys, *new, "--help")
@@ -77,9 +75,7 @@ def test_old_verbs_are_those_that_replace_them(
     assert run(capsys, *new, *words) == (code, out, err.removeprefix(hint))
 
 
-def test_hints_on_old_verbs_are_neither_in_json_nor_quiet(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_hints_on_old_verbs_are_neither_in_json_nor_quiet(capsys):
     words = ["-p", "UNIFORM:8:4", *SMALL, "--variant", "scalar"]
     code, out, err = run(capsys, "scatter", *words, "--json")
     assert (code, [row["kernel"] for row in json.loads(out)]) == (0, ["spatter.scatter"])
@@ -89,7 +85,7 @@ def test_hints_on_old_verbs_are_neither_in_json_nor_quiet(
     assert json.loads(out)[0]["case_id"] == new["case_id"]
 
 
-def test_without_a_verb_the_questions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_verb_the_questions_are_printed(capsys):
     code, out, err = run(capsys)
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -101,13 +97,13 @@ def test_without_a_verb_the_questions_are_printed(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("command", [command for _, command in QUESTIONS])
-def test_commands_of_questions_are_taken(command: str) -> None:
+def test_commands_of_questions_are_taken(command):
     program, *words = shlex.split(command)
     assert program == "memkern"
     assert cli.build_parser(words).parse_args(words).verb == words[0]
 
 
-def test_a_kernel_is_compared_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_is_compared_without_a_file(capsys):
     with compare._sweep_file("stream.copy", ["elements=1000", "dtype=float32"]) as path:
         (case,) = read_sweep(path, {})[0]
     assert case.integers["elements"] == 1000 and case.dtype == "float32"
@@ -127,7 +123,7 @@ def test_a_kernel_is_compared_without_a_file(capsys: pytest.CaptureFixture[str])
         assert problem in refused_words(capsys, "compare", "--run", *words)
 
 
-def test_sizes_of_a_kernel_are_fitted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sizes_of_a_kernel_are_fitted(capsys):
     sizes = [10**k for k in (4, 5, 6, 7)]
     records = [
         {"kernel": "bs.bs1", "bytes_B": size, "time_min_s": 1e-6 + size / 1e10, "valid": True}
@@ -153,12 +149,12 @@ def test_sizes_of_a_kernel_are_fitted(capsys: pytest.CaptureFixture[str]) -> Non
         (UNKNOWN, "slower than in a.db can't be told: no case was judged"),
     ],
 )
-def test_a_check_with_a_baseline_ends_with_the_answer(state: str, end: str) -> None:
+def test_a_check_with_a_baseline_ends_with_the_answer(state, end):
     found = Health("fit", (Finding(BASELINE, state, "text"),), ResultSet([], [], {}), 1.0)
     assert machine._answer(found, "a.db").endswith(end)
 
 
-def test_the_help_lists_every_verb_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_lists_every_verb_in_its_group(capsys):
     out, _ = output_of(capsys, "--help")
     _, *parts = out.split("\nto ")
     assert [part.partition(":")[0] for part in parts] == list(GROUPS)
@@ -173,7 +169,7 @@ def test_the_help_lists_every_verb_in_its_group(capsys: pytest.CaptureFixture[st
     assert len(listed) == 27 and len(out.splitlines()) <= 45
 
 
-def test_the_help_of_a_verb_lists_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_a_verb_lists_its_parts(capsys):
     parts = {name: verb.help for name, verb in cli._verbs().items() if " " in name}
     assert len(parts) == 6
     for name, help in parts.items():
@@ -182,9 +178,7 @@ def test_the_help_of_a_verb_lists_its_parts(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("name", cli._verbs())
-def test_help_ends_with_three_examples_that_are_taken(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_ends_with_three_examples_that_are_taken(name, capsys):
     examples = cli._verbs()[name].examples
     assert len({*examples}) == 3
     out, _ = output_of(capsys, *name.split(), "--help")
@@ -201,9 +195,7 @@ def described(help: str) -> set[str]:
     return {word for line in lines for word in re.findall(r"(?<![\w-])--[\w-]+", line)}
 
 
-def test_the_usual_help_names_the_options_that_the_whole_help_describes(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_usual_help_names_the_options_that_the_whole_help_describes(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     further = {
         f"--{(option.flag or name).replace('_', '-')}"
@@ -229,7 +221,7 @@ def test_the_usual_help_names_the_options_that_the_whole_help_describes(
 
 
 @pytest.mark.parametrize("family", ["stream", "raider", "loops"])
-def test_the_help_names_the_kernels(family: str) -> None:
+def test_the_help_names_the_kernels(family):
     words = parsers()[family].format_help().split()
     names = {word.strip(",") for word in words[words.index("NAME,...") :]}
     assert {name.partition(".")[2] for name in of_family(family) if "@" not in name} <= names
@@ -266,7 +258,7 @@ def test_commands_in_texts_exist() -> None:
         assert options <= known[verb], command
 
 
-def test_errors_refer_to_a_help_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_refer_to_a_help_that_is_printed(capsys):
     of_side = ["compare", "--run", "stream.triad", "--a=--pges 4k"]
     for words in (of_side, ["stream", "--pges"], ["dance"]):
         code, _, err = run(capsys, *words)
@@ -276,7 +268,7 @@ def test_errors_refer_to_a_help_that_is_printed(capsys: pytest.CaptureFixture[st
     assert "`memkern sweep --help-all`" in " ".join(help.split())
 
 
-def test_the_help_tells_that_own_code_is_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_tells_that_own_code_is_not_compared(capsys):
     words = " ".join(run(capsys, "compare", "--help")[1].split())
     assert "gates builds and options of memkern, not other programs" in words
     assert "`memkern corun`" in words

@@ -346,23 +346,15 @@ TEST(Prepare, RefusesWrongInputInASentence) {
   std::vector<Wrong> wrong = {
       {[](Request& r) { r.kernel = "dw.jump"; }, "no kernel 'dw.jump'"},
       {[](Request& r) { r.dtype = "int64"; }, "dtype 'int64' is not float32 or float64"},
-      {set("sites", 0), "sites must be at least 1, not 0"},
       {set("sites", 13), "order must have 13 entries, not 12"},
       {set("sites", 11), "order must have 11 entries, not 12"},
       {set("sites", std::int64_t{1} << 30), "too long for int32"},
       {set("sites", kMax), "too long for int32"},
-      {set("inner", 0), "inner must be at least 1, not 0"},
       {set("inner", kMax), "64 bits"},
-      {set("reals", 0), "reals must be at least 1, not 0"},
       {set("reals", kMax), "64 bits"},
       {set("reals", std::int64_t{1} << 55), "64 bits"},
       {set("reals", std::int64_t{1} << 56), "64 bits"},
       {set("prefetch", -1), "prefetch must be at least 0, not -1"},
-      {set("into_l1", -1), "into_l1 must be at least 0, not -1"},
-      {set("prefetched", -1), "prefetched must be at least 0, not -1"},
-      {set("prefetched", 256), "prefetched must be at most 255, not 256"},
-      {set("split", -1), "split must be at least 0, not -1"},
-      {set("shared", -1), "shared must be at least 0, not -1"},
       {put("order", 3, 12), "order[3] is 12, outside 0 to 11"},
       {put("order", 0, -1), "order[0] is -1, outside 0 to 11"},
       {put("order", 11, kMax), "outside 0 to 11"},
@@ -372,10 +364,6 @@ TEST(Prepare, RefusesWrongInputInASentence) {
       {put("permutations", 0, -1), "permutations[0] is -1, outside 0"},
       {put("permutations", 7, 64), "permutations[7] is 64, outside 0"},
   };
-  for (const char* name : {"sites", "inner", "reals", "split", "shared", "into_l1", "prefetched"}) {
-    wrong.push_back({[=](Request& r) { r.integers.erase(name); },
-                     std::string("the input '") + name + "' is missing"});
-  }
   for (const char* name : {"order", "neighbours", "permutations"}) {
     wrong.push_back({[=](Request& r) { r.indices.erase(name); },
                      std::string("the input '") + name + "' is missing"});

@@ -151,7 +151,6 @@ TEST(Chase, RefusesWhatWouldLeaveTheBuffer) {
   EXPECT_TRUE(contains(refused([](Latency& l) { l.order[7] = -1; }), "outside 0 to 59"));
   EXPECT_TRUE(contains(refused([](Latency& l) { l.order.clear(); }), "order must not be empty"));
   EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"line_B", 12}}); }), "multiple of 8"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"chains", 33}}); }), "at most 32"));
   EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"chains", 2}}); }), "not built as '1'"));
   EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"workers", 2}}); }), "2 workers"));
   EXPECT_TRUE(contains(refused([](Latency& l) {
@@ -227,7 +226,6 @@ TEST(Loaded, RefusesWhatItCannotRun) {
     change(latency);
     return refusal<InputError>([&] { const Prepared prepared(latency.made()); });
   };
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"loads", 9}}); }), "at most 8"));
   EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"traffic_lines", 7}}); }), "at least 8"));
   EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"line_B", 32}}); }), "multiple of 64"));
   EXPECT_TRUE(contains(refused([](Latency& l) { l.request.offset_B = 8; }), "multiple of 64"));

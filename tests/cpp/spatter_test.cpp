@@ -91,8 +91,6 @@ TEST(Prepare, RefusesWrongInputByName) {
       {list("pattern_gather", {0, -3}), "pattern_gather[1] is -3"},
       {list("pattern_gather", {}), "pattern_gather must not be empty"},
       {[](Request& r) { r.indices.erase("delta_gather"); }, "'delta_gather' is missing"},
-      {set("count", 0), "count must be at least 1"},
-      {set("wrap", 0), "wrap must be at least 1"},
       {set("prefetch", -1), "prefetch must be at least 0"},
       {[](Request& r) { r.kernel = "gather2"; }, "'spatter.gather2'"},
       {[](Request& r) { r.dtype = "int32"; }, "dtype 'int32'"},

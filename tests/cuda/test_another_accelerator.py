@@ -37,7 +37,7 @@ def test_its_cases_are_built_planned_and_measured() -> None:
     assert gpu.why_no_energy("hip:0") == "energy is not measured: memkern has no meter of HIP"
 
 
-def test_what_it_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_lacks_is_refused(monkeypatch):
     with refused("pages is for processors: leave it out on hip:0"):
         Knobs(device="hip", pages="4k")
     with refused("device must be cpu, cuda, cuda:N, mpi, shmem, hip or hip:N, not 'hip:x'"):

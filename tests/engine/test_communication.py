@@ -8,7 +8,6 @@ import queue
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -124,7 +123,7 @@ def test_what_a_rank_does_not_know_is_unknown() -> None:
         assert math.isnan(found[0]) and found[1] == 1.0
 
 
-def test_ranks_of_a_host_divide_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_of_a_host_divide_its_units(monkeypatch):
     masks = threading.local()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", set(range(6))))
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, units: setattr(masks, "own", set(units)))
@@ -157,9 +156,7 @@ def test_ranks_of_a_host_divide_its_units(monkeypatch: pytest.MonkeyPatch) -> No
         ([{0, 1}, {1, 2}], 2, [True, True]),
     ],
 )
-def test_a_rank_with_fewer_units_than_workers_is_crowded(
-    bindings: list[set[int]], threads: int, crowded: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_with_fewer_units_than_workers_is_crowded(bindings, threads, crowded, monkeypatch):
     masks = threading.local()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", {0}))
 
@@ -170,7 +167,7 @@ def test_a_rank_with_fewer_units_than_workers_is_crowded(
     assert as_ranks(len(bindings), work) == crowded
 
 
-def test_the_identity_holds_ranks_and_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_identity_holds_ranks_and_binding(monkeypatch):
     masks = threading.local()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", {0}))
 
@@ -190,7 +187,7 @@ def test_the_identity_holds_ranks_and_binding(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("kind", [InputError, MemoryError, DeviceError])
-def test_an_error_of_one_rank_is_raised_by_all(kind: type[Exception]) -> None:
+def test_an_error_of_one_rank_is_raised_by_all(kind):
     def work(ranks: Ranks) -> None:
         with ranks.together():
             ranks.every(1)
@@ -251,9 +248,7 @@ def test_an_unexpected_error_is_told_with_its_type() -> None:
         ("aab", {1}, ([1], False)),
     ],
 )
-def test_a_rank_that_stops_in_a_call_is_looked_for(
-    hosts: str, stopped: set[int], named: tuple[list[int], bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_that_stops_in_a_call_is_looked_for(hosts, stopped, named, monkeypatch):
     monkeypatch.setattr(
         "memkern.engine.processes.communication._is_gone", lambda process: process in stopped
     )
@@ -277,7 +272,7 @@ def test_a_rank_that_stops_in_a_call_is_looked_for(
     assert as_ranks(len(hosts), work)[0] == named
 
 
-def test_a_call_that_ends_in_time_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_ends_in_time_is_not_given_up(monkeypatch):
     monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "1000")
 
     def work(ranks: Ranks) -> bool:
@@ -357,7 +352,7 @@ def test_ranks_meet_again_after_an_error() -> None:
         ({"PMI_RANK": "x", "PMI_SIZE": "2"}, (0, 1)),
     ],
 )
-def test_launchers_are_recognised(variables: dict[str, str], found: tuple[int, int]) -> None:
+def test_launchers_are_recognised(variables, found):
     assert (launcher.number(variables), launcher.size(variables)) == found
 
 
@@ -375,9 +370,7 @@ def test_how_ranks_communicate_is_decided_once() -> None:
         launcher.comm("tcp", {})
 
 
-def test_little_shared_memory_is_told_before_a_library_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_little_shared_memory_is_told_before_a_library_starts(tmp_path, monkeypatch, capfd):
     free_B, folder = 2**20, str(tmp_path)
     monkeypatch.setattr(launcher, "_shortage", "")
     monkeypatch.setattr(
@@ -408,7 +401,7 @@ def test_little_shared_memory_is_told_before_a_library_starts(
         launcher.check_shared_memory(1, absent)
 
 
-def test_common_memory_and_connections_are_the_transport(tmp_path: Path) -> None:
+def test_common_memory_and_connections_are_the_transport(tmp_path):
     def process(number: int, maps: str, tcp: str) -> bytes:
         folder = tmp_path / str(number) / "proc/self"
         (folder / "fd").mkdir(parents=True)
@@ -448,9 +441,7 @@ def test_common_memory_and_connections_are_the_transport(tmp_path: Path) -> None
     ("links", "told"),
     [("TCP", True), ("shared memory (vader)", False), ("shared memory (vader), TCP", False)],
 )
-def test_ranks_of_a_host_without_shared_memory_are_told(
-    links: str, told: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_of_a_host_without_shared_memory_are_told(links, told, monkeypatch):
     shared = Shared(1)
     found = Threads(shared, 0)
     vars(found).update(comm="mpi", number=0, size=2, transport=links)
@@ -465,9 +456,7 @@ def test_ranks_of_a_host_without_shared_memory_are_told(
     assert any("by TCP, not by shared memory" in str(one.message) for one in caught) is told
 
 
-def test_openshmem_is_chosen_only_where_its_programs_are_started(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_openshmem_is_chosen_only_where_its_programs_are_started(monkeypatch):
     def no_mpi(backend: Backend, level: str) -> NoReturn:
         raise InputError("no mpi4py")
 
@@ -490,7 +479,7 @@ def test_openshmem_is_chosen_only_where_its_programs_are_started(
 
 
 @pytest.mark.parametrize("given", ["abc", "", "0", "-1", "nan", "inf", "1e30", "1_0"])
-def test_a_timeout_must_be_a_positive_number(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeout_must_be_a_positive_number(given, monkeypatch):
     monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", given)
     for comm in ("auto", "mpi", "shmem"):
         with pytest.raises(InputError, match=r"^MEMKERN_RANK_TIMEOUT_S must be a number"):

@@ -86,8 +86,8 @@ def test_software_events_are_those_of_the_kernel(capsys):
     assert (row["counters_note"] == "") == OF_ALL_CODE
 
 
-def test_auto_says_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path,
-                                   monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_auto_says_what_is_missing(capsys, tmp_path,
+                                   monkeypatch):  # fmt: skip
     monkeypatch.setattr(counting, "ROOT", tmp_path)
     _memkern.step_events(OF_THE_SYSTEM)
     (row,) = measured(capsys, *COMMAND, "--counters", "auto")

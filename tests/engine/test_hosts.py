@@ -92,7 +92,7 @@ def records(kind: str, agent: Path, folder: Path, words: str) -> list[dict[str, 
 
 
 @pytest.mark.parametrize("kind", REMOTELY)
-def test_ranks_on_two_hosts_measure_together(kind: str, agent: Path, tmp_path: Path) -> None:
+def test_ranks_on_two_hosts_measure_together(kind, agent, tmp_path):
     (record,) = records(kind, agent, tmp_path, "stream -k triad --threads 1")
     assert record["valid"] and record["hosts"] == "memkern-a,memkern-b"
     comm = "shmem" if kind == "oshmem" else "mpi"
@@ -100,7 +100,7 @@ def test_ranks_on_two_hosts_measure_together(kind: str, agent: Path, tmp_path: P
     assert [row["host"] for row in json.loads(record["rank_rows"])] == list(HOSTS)
 
 
-def test_messages_between_two_hosts(agent: Path, tmp_path: Path) -> None:
+def test_messages_between_two_hosts(agent, tmp_path):
     found = records("openmpi", agent, tmp_path, "messages --device mpi --sizes 8 --window 2")
     assert len(found) == 4
     assert {record["kernel"].partition(".")[2] for record in found} == {*OPERATIONS}
@@ -109,7 +109,7 @@ def test_messages_between_two_hosts(agent: Path, tmp_path: Path) -> None:
         assert (record["pairs"], record["distance"]) == ("other", "other node")
 
 
-def test_gathers_between_two_hosts(agent: Path, tmp_path: Path) -> None:
+def test_gathers_between_two_hosts(agent, tmp_path):
     methods = ",".join(backends.of("mpi").moves)
     words = f"spatter -p UNIFORM:8:4 -d -32 -l 64 -k Gather --device mpi --variant {methods}"
     found = records("openmpi", agent, tmp_path, words)

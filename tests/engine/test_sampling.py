@@ -55,9 +55,8 @@ def test_sampling_stops_by_precision(case, monkeypatch):
     "noise, stop, budget_s", [(1e-4, "precision", 5.0), (0.5, "budget", 0.2), (0.5, "budget", 0.4)]
 )
 def test_a_case_is_placed_until_its_precision_or_budget(
-    noise: float, stop: str, budget_s: float, swept: bool, case: Case,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    noise, stop, budget_s, swept, case,
+    monkeypatch):  # fmt: skip
     rng = np.random.default_rng(6)
 
     def sample(

@@ -1,7 +1,6 @@
 """Atomic memory operations: refused options, the check of results, records and the verb."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,25 +24,19 @@ PUT = ("scatter", "gather", "sg")
         ("rand", {"primitive": "plain", "order": "seq_cst"}, "plain has only order relaxed"),
         ("rand", {"primitive": "xor", "dtype": "float64"}, "no xor"),
         ("ptrchase", {"returns": "unused"}, "always uses"),
-        ("ptrchase", {"words": 100}, "no option 'words'"),
         ("rand", {"primitive": "cas", "returns": "unused"}, "always uses"),
         ("rand", {"iters": 2**36}, "memory"),
-        ("rand", {"threads": 2**21}, "threads must be at most 1048576"),
-        ("rand", {"stride": 2}, "no option 'stride'"),
-        ("rand", {"hot": 2}, "no option 'hot'"),
         ("rand", {"padding": 12}, "multiple of the 8 bytes"),
         ("rand", {"memsize": 100}, "memsize must be a multiple of the 8 bytes of a word"),
         ("rand", {"memsize": 64, "words": 8}, "not both"),
         ("rand", {"memsize": 64, "size_B": 64}, "takes memsize or size_B, not both"),
         ("rand", {"indices": "zipf"}, "indices 'zipf' is not one of random, circustent"),
         ("rand", {"indices": [0] * 8}, "must have 9 elements"),
-        ("stride1", {"indices": [0] * 9}, "no option 'indices'"),
         ("rand", {"indices": "circustent", "padding": 64}, "neither padding"),
         ("rand", {"sharing": "private", "words": 1, "threads": 2}, "private words"),
-        ("rand", {"elements": 5}, "no option 'elements'"),
     ],
 )
-def test_wrong_options_are_refused(pattern: str, options: dict[str, Any], match: str) -> None:
+def test_wrong_options_are_refused(pattern, options, match):
     with pytest.raises((InputError, MemoryError), match=match) as caught:
         mk.amo(pattern, **{"iters": 8, "threads": 1, **options})
     assert "\n" not in str(caught.value)
@@ -54,7 +47,7 @@ def test_wrong_options_are_refused(pattern: str, options: dict[str, Any], match:
     "pattern, primitive",
     [(a, b) for a in (*CONSTANT, *PUT) for b in amo.PRIMITIVES if amo.exists(a, b)],
 )
-def test_any_number_of_runs_validates(pattern: str, primitive: str, threads: int) -> None:
+def test_any_number_of_runs_validates(pattern, primitive, threads):
     case = mk.amo(pattern, primitive=primitive, iters=100, threads=threads)
     for runs in (1, 3):
         assert checked(case, case.prepare().native, runs).valid
@@ -63,7 +56,7 @@ def test_any_number_of_runs_validates(pattern: str, primitive: str, threads: int
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("primitive", ["add", "or", "and", "xor", "min", "max", "exchange", "cas"])
 @pytest.mark.parametrize("pattern", CONSTANT)
-def test_a_wrong_word_is_caught(pattern: str, primitive: str, threads: int) -> None:
+def test_a_wrong_word_is_caught(pattern, primitive, threads):
     case = mk.amo(pattern, primitive=primitive, iters=40, threads=threads)
     native = case.prepare().native
     words = native.arrays()["VAL"]["columns"]
@@ -73,7 +66,7 @@ def test_a_wrong_word_is_caught(pattern: str, primitive: str, threads: int) -> N
 
 
 @pytest.mark.parametrize("pattern", CONSTANT)
-def test_a_swap_with_the_target_changes_no_word(pattern: str) -> None:
+def test_a_swap_with_the_target_changes_no_word(pattern):
     case = mk.amo(pattern, primitive="cas-target", iters=40, threads=2)
     native = case.prepare().native
     native.fill(outputs=True)
@@ -86,7 +79,7 @@ def test_a_swap_with_the_target_changes_no_word(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", PUT)
-def test_swaps_with_the_target_store_values_of_other_words(pattern: str) -> None:
+def test_swaps_with_the_target_store_values_of_other_words(pattern):
     case = mk.amo(pattern, primitive="cas-target", iters=40, threads=2)
     native = case.prepare().native
     assert checked(case, native).valid
@@ -97,7 +90,7 @@ def test_swaps_with_the_target_store_values_of_other_words(pattern: str) -> None
 @pytest.mark.parametrize("pattern", PUT)
 @pytest.mark.parametrize("primitive", ["add", "xor", "cas"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_lost_update_is_caught(pattern: str, primitive: str, threads: int) -> None:
+def test_a_lost_update_is_caught(pattern, primitive, threads):
     case = mk.amo(pattern, primitive=primitive, iters=40, threads=threads)
     native = case.prepare().native
 
@@ -116,7 +109,7 @@ def test_a_lost_update_is_caught(pattern: str, primitive: str, threads: int) -> 
 
 @pytest.mark.parametrize("pattern", [*CONSTANT, "ptrchase", *PUT])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_kernel_that_does_nothing_is_caught(pattern: str, threads: int) -> None:
+def test_a_kernel_that_does_nothing_is_caught(pattern, threads):
     for primitive in ("add", "cas"):
         case = mk.amo(pattern, primitive=primitive, iters=50, threads=threads)
         idle = Changed(case.prepare().native, run=lambda k: 0.0)
@@ -124,7 +117,7 @@ def test_a_kernel_that_does_nothing_is_caught(pattern: str, threads: int) -> Non
 
 
 @pytest.mark.parametrize("pattern", [*CONSTANT, "ptrchase", *PUT])
-def test_another_pattern_is_caught(pattern: str) -> None:
+def test_another_pattern_is_caught(pattern):
     case = mk.amo(pattern, iters=60, threads=1, seed=1)
     other = mk.amo(pattern, iters=60, threads=1, seed=2)
     shifted = mk.amo(pattern, iters=61, threads=1, seed=1)
@@ -142,7 +135,7 @@ PRIMITIVES = {
 @pytest.mark.parametrize(
     "pattern, primitive", [(pattern, p) for pattern, known in PRIMITIVES.items() for p in known]
 )
-def test_another_primitive_is_caught(pattern: str, primitive: str) -> None:
+def test_another_primitive_is_caught(pattern, primitive):
     threads = 1 if pattern == "scatter" else 2
     case = mk.amo(pattern, iters=2000, threads=threads, primitive=primitive)
     for other in PRIMITIVES[pattern]:
@@ -151,7 +144,7 @@ def test_another_primitive_is_caught(pattern: str, primitive: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_sums_of_floating_point_numbers(dtype: str) -> None:
+def test_sums_of_floating_point_numbers(dtype):
     case = mk.amo("central", dtype=dtype, iters=3000, threads=2)
     native = case.prepare().native
     assert checked(case, native, 5).valid
@@ -185,9 +178,7 @@ def test_a_pointer_chase_visits_every_word() -> None:
         ("gather", {"iters": 5}, 5),
     ],
 )
-def test_a_size_limits_iterations_that_have_words_of_their_own(
-    pattern: str, options: dict[str, Any], iters: int
-) -> None:
+def test_a_size_limits_iterations_that_have_words_of_their_own(pattern, options, iters):
     columns = mk.amo(pattern, size_B=1027, threads=2, **options).columns
     assert (columns["words"], columns["iters"]) == (128, iters)
 
@@ -210,7 +201,7 @@ def test_private_words_belong_to_one_worker() -> None:
 
 
 @pytest.mark.parametrize("hot, wanted", [(1, [20]), (2, [10, 10]), (4, [5, 5, 5, 5])])
-def test_hot_words_are_visited_in_turn(hot: int, wanted: list[int]) -> None:
+def test_hot_words_are_visited_in_turn(hot, wanted):
     case = mk.amo("central", iters=20, threads=1, hot=hot)
     assert np.bincount(checks.hit_words(case)).tolist() == wanted
 
@@ -236,7 +227,7 @@ def test_records_have_the_columns_of_atomics() -> None:
 @pytest.mark.parametrize(
     "pattern, amos", [*zip(amo.PATTERNS, (1, 1, 1, 1, 1, 3, 3, 4), strict=True)]
 )
-def test_traffic_is_that_of_the_words_operated_on(pattern: str, amos: int) -> None:
+def test_traffic_is_that_of_the_words_operated_on(pattern, amos):
     case = mk.amo(pattern, iters=32, threads=1)
     assert case.spec.counts.amos == amos
     assert case.bytes_B == 32 * amos * 16
@@ -253,9 +244,7 @@ def test_traffic_is_that_of_the_words_operated_on(pattern: str, amos: int) -> No
         ),
     ],
 )
-def test_the_verb_takes_circustents_options(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
-) -> None:
+def test_the_verb_takes_circustents_options(capsys, words):
     out, _ = output_of(capsys, "amo", *words, "--runs", "5")
     lines = dict(line.split(":") for line in out.splitlines() if ":" in line)
     assert lines[" Benchmark Kernel     "].strip() == "RAND_ADD"
@@ -269,7 +258,7 @@ def test_the_verb_takes_circustents_options(
     assert record["threads"] == 2
 
 
-def test_a_benchmark_of_swaps_is_circustents(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_benchmark_of_swaps_is_circustents(capsys):
     words = ("amo", "-b", "STRIDE1_CAS", "-m", "8000", "-p", "2", "-i", "100", "--runs", "2")
     out, _ = output_of(capsys, *words)
     assert " Benchmark Kernel     : STRIDE1_CAS\n" in out
@@ -280,7 +269,7 @@ def test_a_benchmark_of_swaps_is_circustents(capsys: pytest.CaptureFixture[str])
         assert verb._benchmarks(place)["STRIDE1_CAS"] == ("amo.stride1", "cas")
 
 
-def test_the_list_has_the_sixteen_kernels_of_circustent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_the_sixteen_kernels_of_circustent(capsys):
     for flag in ("-l", "-list", "--list"):
         out, _ = output_of(capsys, "amo", flag)
         names = {line.split()[1] for line in out.splitlines()[1:]}
@@ -294,21 +283,16 @@ def test_the_list_has_the_sixteen_kernels_of_circustent(capsys: pytest.CaptureFi
         (("-b", "RAND_MUL"), "'RAND_MUL'"),
         (("-b", "RAND_ADD", "--kernel", "rand"), "exclude each other"),
         (("-p", "0"), "'0'"),
-        (("-i", "0"), "'0'"),
-        (("-m", "12", "--kernel", "rand"), "multiple of the 8 bytes"),
         (("--kernel", "striden", "-s", "100", "-m", "800", "-i", "50"), "need an array of"),
         (("--primitive", "exchange", "--dtype", "float64"), "no pattern has exchange"),
-        (("--kernel", "rand", "-i", "99999999999"), "memory"),
         (("--kernel", "nothing"), "'amo.nothing'"),
     ],
 )
-def test_wrong_words_of_the_verb_are_refused(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], match: str
-) -> None:
+def test_wrong_words_of_the_verb_are_refused(capsys, words, match):
     assert match in refused_words(capsys, "amo", *words)
 
 
-def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_measures_every_combination(capsys):
     records = measured(
         *(capsys, "amo", "--kernel", "rand,central", "--primitive", "add,cas", "--threads", "1,2"),
         *("--order", "relaxed,seq_cst", "-i", "100", "--runs", "2"),

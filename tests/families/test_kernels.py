@@ -16,7 +16,6 @@ from chosen_entries import (
     INDEXED,
     STREAMING,
     THREADS,
-    Entry,
     check_corrupted,
     entry_parameters,
     family_of,
@@ -110,7 +109,7 @@ def test_every_type_and_instruction_set_is_built_for_every_variant() -> None:
 
 
 @pytest.mark.parametrize("pattern", amo.PATTERNS)
-def test_atomics_are_built_for_every_primitive_order_and_use(pattern: str) -> None:
+def test_atomics_are_built_for_every_primitive_order_and_use(pattern):
     constant = pattern in ("rand", "stride1", "striden", "central")
     for size in (64, 32):
         forms = {
@@ -146,7 +145,7 @@ def test_kernels_are_unrolled_as_their_families_tell() -> None:
 
 
 @pytest.mark.parametrize("entry", entry_params())
-def test_kernel_agrees_with_its_reference(entry: Entry) -> None:
+def test_kernel_agrees_with_its_reference(entry):
     kernel, variant, isa, dtype, *_ = entry
     options = options_of(entry)
     samples = SAMPLES[kernel][:4] if options["unroll"] else SAMPLES[kernel]
@@ -179,7 +178,7 @@ def test_kernel_agrees_with_its_reference(entry: Entry) -> None:
 
 @pytest.mark.parametrize("kernel", spatter.KERNELS)
 @pytest.mark.parametrize("threads, value", [(1, 0.5), (1, 3e6), (1, np.nan), (1, -1.0), (2, 0.5)])
-def test_corrupted_result_is_caught(kernel: str, threads: int, value: float) -> None:
+def test_corrupted_result_is_caught(kernel, threads, value):
     array = {"gs": "sparse_scatter"}.get(kernel, "dense" if "gather" in kernel else "sparse")
     for case in SAMPLES[f"spatter.{kernel}"]:
         case = case.with_(threads=threads, schedule="static", chunk=0, variant="scalar")
@@ -204,9 +203,7 @@ def test_corrupted_result_is_caught(kernel: str, threads: int, value: float) -> 
     ],
 )
 @pytest.mark.parametrize("kernel", ["gather", "scatter", "gs"])
-def test_large_cases_are_checked_by_samples(
-    kernel: str, shape: dict[str, Any], threads: int
-) -> None:
+def test_large_cases_are_checked_by_samples(kernel, shape, threads):
     shape = dict(shape)
     if kernel == "gs":
         pattern = mk.patterns.as_pattern(shape.pop("pattern"))
@@ -220,7 +217,7 @@ def test_large_cases_are_checked_by_samples(
 
 
 @pytest.mark.parametrize("chunk, how", [(0, "whole"), (4, "whole"), (2, "sampled")])
-def test_gathers_are_checked_whole_where_no_row_is_used_twice(chunk: int, how: str) -> None:
+def test_gathers_are_checked_whole_where_no_row_is_used_twice(chunk, how):
     # With chunks of 2 a worker has instances 0, 1, 4 and 5, and 4 and 5 reuse rows 0 and 1.
     case = spatter.case("gather", pattern="0,1", count=8, wrap=4, threads=2, chunk=chunk)
     check = checked(case, case.prepare().native)
@@ -241,7 +238,7 @@ def test_a_large_gather_of_the_wrong_place_is_caught() -> None:
 
 
 @pytest.mark.parametrize("kernel", spatter.KERNELS)
-def test_another_seed_fills_other_values(kernel: str) -> None:
+def test_another_seed_fills_other_values(kernel):
     case = SAMPLES[f"spatter.{kernel}"][0].with_(threads=1)
     results = [case.with_(seed=seed).apply() for seed in (0, 0, 1, 2**63 - 1)]
     for name, values in results[0].items():
@@ -256,7 +253,7 @@ def test_another_seed_fills_other_values(kernel: str) -> None:
 
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("memory_B", [2**28, 2**31, 2**36])
-def test_cases_of_a_report_fit_half_of_the_memory(quick: bool, memory_B: int) -> None:
+def test_cases_of_a_report_fit_half_of_the_memory(quick, memory_B):
     cases = spatter.report_cases(quick, 2**25, memory_B)
     sides = [(spatter.gather_side(case), spatter.scatter_side(case)) for case in cases]
     sizes = [sum(side.size for side in both if side is not None) * 8 for both in sides]
@@ -277,7 +274,7 @@ FORMULAS = [*STREAMING, *INDEXED, *(k for k in SAMPLES if k in own(k, "FORMULAS"
 
 
 @pytest.mark.parametrize("kernel", FORMULAS)
-def test_declared_shapes_are_those_of_the_arrays(kernel: str) -> None:
+def test_declared_shapes_are_those_of_the_arrays(kernel):
     case = SAMPLES[kernel][1].with_(threads=1, variant="scalar")
     arrays = case.prepare().native.arrays()
     assert {*arrays} == {role.name for role in case.spec.arrays}
@@ -291,7 +288,7 @@ WITH_INTEGERS = [row[0] for row in _memkern.declarations() if declared(row[0]).i
 
 
 @pytest.mark.parametrize("kernel", WITH_INTEGERS)
-def test_the_extension_refuses_integers_out_of_their_range(kernel: str) -> None:
+def test_the_extension_refuses_integers_out_of_their_range(kernel):
     ranges = declared(kernel).integers
     sample = SAMPLES[kernel][0].integers if kernel in SAMPLES else {}
     good = {name: min(max(least, 1), most) for name, (least, most) in ranges.items()}
@@ -313,7 +310,7 @@ def test_the_extension_refuses_integers_out_of_their_range(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", SAMPLES)
-def test_kernels_declare_all_their_integers(kernel: str) -> None:
+def test_kernels_declare_all_their_integers(kernel):
     case = SAMPLES[kernel][0]
     integers = {name: case.integers[name] for name in declared(kernel).integers}
     assert dataclasses.replace(case, integers=integers).prepare().candidates

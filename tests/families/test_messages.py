@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,19 +74,19 @@ def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
     return Over(device, ranks, given, found[given])
 
 
-def test_every_byte_arrives(over: Over) -> None:
+def test_every_byte_arrives(over):
     assert over.found["validates"]["failed"] == []
 
 
-def test_an_invocation_does_what_the_reference_does(over: Over) -> None:
+def test_an_invocation_does_what_the_reference_does(over):
     assert over.found["applied"]["failed"] == []
 
 
-def test_a_lost_message_is_caught(over: Over) -> None:
+def test_a_lost_message_is_caught(over):
     assert over.found["faults"]["missed"] == []
 
 
-def test_what_is_not_there_is_refused(over: Over) -> None:
+def test_what_is_not_there_is_refused(over):
     messages = over.found["refusals"]
     ranks = f"there are {over.ranks} ranks"
     assert all(len(message.splitlines()) <= 1 for message in messages.values())
@@ -101,7 +100,7 @@ def test_what_is_not_there_is_refused(over: Over) -> None:
         assert "OpenSHMEM has no send and receive" in messages["send"]
 
 
-def test_records_have_latency_rate_and_bandwidth(over: Over) -> None:
+def test_records_have_latency_rate_and_bandwidth(over):
     origins = over.given.count(",") + 1 if over.given != "node" else over.ranks // 2
     for name, record in over.found["records"].items():
         what, window = name.split()
@@ -127,7 +126,7 @@ def test_records_have_latency_rate_and_bandwidth(over: Over) -> None:
         ("5-1,0-3", [(5, 1), (0, 3)]),
     ],
 )
-def test_pairs(text: str, wanted: Sequence[pairs.Pair]) -> None:
+def test_pairs(text, wanted):
     name, found = pairs.parse(text, NODES)
     assert found == wanted
     assert name == (text or "node")
@@ -146,7 +145,7 @@ def test_pairs_of_one_rank_a_node_are_on_other_nodes() -> None:
         ([(0, 2), (4, 5)], "other node"),
     ],
 )
-def test_distances(chosen: list[pairs.Pair], wanted: str) -> None:
+def test_distances(chosen, wanted):
     assert pairs.distance(chosen, NODES) == wanted
 
 
@@ -155,9 +154,7 @@ def test_distances(chosen: list[pairs.Pair], wanted: str) -> None:
     "options, match",
     [
         ({"device": "cpu"}, "messages.put is between ranks: give device mpi or shmem"),
-        ({"device": "cuda"}, "messages.put is between ranks"),
         ({"size_B": 4}, "must be a multiple of 8 up to 1073741824, not 4"),
-        ({"size_B": 12}, "multiple of 8"),
         ({"size_B": "2GiB"}, "multiple of 8 up to"),
         ({"size_B": "much"}, "is not a size in bytes"),
         ({"what": "fetch_add", "size_B": 16}, "must be 8, not 16"),
@@ -175,7 +172,7 @@ def test_distances(chosen: list[pairs.Pair], wanted: str) -> None:
         ),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
+def test_wrong_options_are_refused(options, match):
     with refused(match):
         mk.messages(**{"what": "put", "device": "mpi", **options})
 
@@ -196,9 +193,7 @@ def test_what_tells_cases_apart_is_part_of_their_identity() -> None:
 
 
 @pytest.mark.usefixtures("six_ranks")
-def test_the_verb_measures_all_operations_sizes_and_distances(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_verb_measures_all_operations_sizes_and_distances(monkeypatch):
     cases = cases_of(monkeypatch, "messages --device mpi -q")
     named = {
         (c.spec.name, c.columns["pairs"], c.columns["size_B"], c.columns["window"]) for c in cases
@@ -224,9 +219,7 @@ def test_the_verb_measures_all_operations_sizes_and_distances(
         ("--sizes 8:1000:4 --pairs node", 4, "node"),
     ],
 )
-def test_the_verb_takes_pairs_windows_and_sizes(
-    words: str, number: int, label: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_verb_takes_pairs_windows_and_sizes(words, number, label, monkeypatch):
     if "--sizes" not in words:
         words += " --sizes 16"
     if "-w" not in words:
@@ -236,7 +229,7 @@ def test_the_verb_takes_pairs_windows_and_sizes(
     assert label in {case.columns["pairs"] for case in cases}
 
 
-def test_the_verb_refuses_what_can_not_be_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_refuses_what_can_not_be_measured(capsys):
     assert "give device mpi or shmem" in refused_words(capsys, "messages")
     assert "messages.shout" in refused_words(capsys, "messages", "-k", "shout")
 

@@ -244,17 +244,8 @@ def test_another_mpi_is_refused():
         ({"pattern": "ptrchase", "targets": "share"}, "amo.ptrchase has no targets 'share'"),
         ({"targets": "share"}, "percentage of remote operations"),
         ({"targets": "ring", "remote": 5}, "percentage of remote operations"),
-        ({"sharing": "private"}, "sharing is for processors and GPUs: leave it out on mpi"),
-        ({"indices": "circustent"}, "indices is for processors and GPUs: leave it out on mpi"),
         ({"pattern": "scatter", "words": 50}, "leave out words and memsize"),
         ({"pattern": "central", "hot": 3}, "leave out hot"),
-        ({"device": "cpu", "targets": "ring"}, "targets is for MPI and OpenSHMEM: leave it out"),
-        ({"device": "cpu", "flush_every": 2}, "flush_every is for MPI and OpenSHMEM"),
-        ({"pin": "compact"}, "pin is for processors"),
-        ({"offset": 8}, "offset is for processors and GPUs"),
-        ({"flush": True}, "flush is for processors and GPUs"),
-        ({"flush_every": 0}, "flush_every must be at least 1"),
-        ({"contexts": "mine"}, "contexts 'mine'"),
     ],
 )
 def test_wrong_options_are_refused(options, match):

@@ -99,23 +99,18 @@ def test_intervals_of_few_observations_hold():
     assert 0.94 < held / 4000 < 0.96
 
 
-def test_spacings_of_the_shortest_placements_are_the_distance_of_minima():
+@pytest.mark.parametrize(
+    "of, value, draw, rel",
+    [("floor", np.min, "exponential", 0.05), ("median", np.median, "normal", 0.15)],
+)
+def test_observed_distances_are_those_of_independent_placements(of, value, draw, rel):
     rng, found, apart = np.random.default_rng(4), Distances(), []
     for _ in range(2000):
-        some, others = np.exp(0.1 * rng.exponential(size=(2, 10)))
-        found += observed([*some], [*some]).floor
-        apart.append(abs(math.log(some.min() / others.min())))
-    assert found.number == 2000 * 3
-    assert found.total / found.number == pytest.approx(np.mean(apart), rel=0.05)
-
-
-def test_deviations_of_medians_are_the_distance_of_their_medians():
-    rng, found, apart = np.random.default_rng(4), Distances(), []
-    for _ in range(2000):
-        some, others = np.exp(0.1 * rng.normal(size=(2, 10)))
-        found += observed([*some], [*some]).median
-        apart.append(abs(math.log(np.median(some) / np.median(others))))
-    assert found.total / found.number == pytest.approx(np.mean(apart), rel=0.15)
+        some, others = np.exp(0.1 * getattr(rng, draw)(size=(2, 10)))
+        found += getattr(observed([*some], [*some]), of)
+        apart.append(abs(math.log(value(some) / value(others))))
+    assert of == "median" or found.number == 2000 * 3
+    assert found.total / found.number == pytest.approx(np.mean(apart), rel=rel)
 
 
 def test_the_shortest_placements_count():

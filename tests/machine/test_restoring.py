@@ -201,9 +201,8 @@ def test_a_setting_that_vanishes_while_it_is_changed_stays_in_the_journal(tmp_pa
     ],
 )
 def test_what_may_not_be_read_or_written_is_refused(
-    number: int, reason: str, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    number, reason, tmp_path, state, monkeypatch,
+    capsys):  # fmt: skip
     root = machine(tmp_path / "machine")
     monkeypatch.setattr(settings, "ROOT", root)
     forbidden = str(root / "dev/cpu/2/msr")

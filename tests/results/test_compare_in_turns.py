@@ -9,7 +9,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +147,8 @@ def test_two_options_are_compared(capsys, monkeypatch, fake):
     ],
 )
 def test_a_gate_passes_fails_or_is_undecided(
-    slower: float, sd: float, more: Sequence[str], code: int, gate: str,
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fake: type[FakeWorker],
-) -> None:  # fmt: skip
+    slower, sd, more, code, gate,
+    capsys, monkeypatch, fake):  # fmt: skip
     for name, value in {"valid": True, "slower": slower, "sd": sd}.items():
         monkeypatch.setattr(fake, name, value)
     options = ["--run", "x.toml", "--b", "--variant scalar", "--fail-on", "slower:5", *more]
@@ -333,9 +332,8 @@ def test_the_ci_example_decides_only_on_a_normal_instance(
      ("fit", 3, 3, "")],
 )  # fmt: skip
 def test_the_ci_job_passes_with_a_warning_if_nothing_was_decided(
-    doctor: str, compare: int, code: int, warning: str, tmp_path: Path,
-    interpreter: Callable[..., Path],
-) -> None:  # fmt: skip
+    doctor, compare, code, warning, tmp_path,
+    interpreter):  # fmt: skip
     for side in ("base", "head"):
         interpreter(f"venv-{side}/bin/python", doctor=doctor, compare=compare)
     (tmp_path / "head").symlink_to(CI.parents[1])

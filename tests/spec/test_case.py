@@ -37,13 +37,13 @@ def test_apply_runs_the_measured_kernel_on_the_callers_values() -> None:
         ({"nothing": np.zeros(12)}, "nothing"),
     ],
 )
-def test_apply_refuses_wrong_arrays(arrays: dict[str, np.ndarray], match: str) -> None:
+def test_apply_refuses_wrong_arrays(arrays, match):
     case = mk.gather([3, 1, 2, 2], delta=4, count=3, threads=1)
     with pytest.raises(InputError, match=match):
         case.apply(**arrays)
 
 
-def test_the_identity_depends_on_inputs_and_options_alone(case: Case) -> None:
+def test_the_identity_depends_on_inputs_and_options_alone(case):
     assert case.identity() == case.with_(name="other").identity()
     changes: list[dict[str, Any]] = [
         {"threads": 2}, {"pages": "4k"}, {"variant": "auto"}, {"dtype": "float32"},
@@ -76,7 +76,7 @@ def test_the_identity_depends_on_inputs_and_options_alone(case: Case) -> None:
         ({"wrap": 0}, "wrap"),
     ],
 )
-def test_cases_refuse_bad_input(options: dict[str, Any], match: str) -> None:
+def test_cases_refuse_bad_input(options, match):
     with refused(match):
         mk.gather([0, 1], **{"count": 4, **options})
 

@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 import sqlite3
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -70,7 +69,7 @@ def test_records_have_the_declared_columns_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("primitive", ["cas-retry", "cas", "plain"])
-def test_columns_of_atomics_are_declared(primitive: str) -> None:
+def test_columns_of_atomics_are_declared(primitive):
     case = mk.amo("central", primitive=primitive, iters=64, threads=2, runs=2)
     assert set(case.measure().record) <= set(COLUMNS)
 
@@ -107,7 +106,7 @@ def test_a_declared_column_without_values_has_its_type() -> None:
     }
 
 
-def test_parquet_files_have_units_and_meanings(tmp_path: Path) -> None:
+def test_parquet_files_have_units_and_meanings(tmp_path):
     results = mk.stream("copy", elements=64, threads=1, runs=1).measure().results
     results.save(tmp_path / "x.parquet")
     schema = parquet.read_schema(tmp_path / "x.parquet")
@@ -119,7 +118,7 @@ def test_parquet_files_have_units_and_meanings(tmp_path: Path) -> None:
     assert str(schema.field("suite").type) == "string"
 
 
-def test_the_verb_lists_the_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_lists_the_columns(capsys):
     assert cli.main(["columns"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(COLUMNS)
@@ -133,7 +132,7 @@ def test_the_verb_lists_the_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert only["type"] == "bool"
 
 
-def test_an_unknown_column_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_column_is_named(capsys):
     assert cli.main(["columns", "bandwith"]) == 2
     assert "column 'bandwith' is unknown: did you mean bandwidth_GBps?" in capsys.readouterr().err
 
@@ -142,7 +141,7 @@ def test_an_unknown_column_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".csv"])
-def test_columns_of_older_files_get_their_current_names(suffix: str, tmp_path: Path) -> None:
+def test_columns_of_older_files_get_their_current_names(suffix, tmp_path):
     names = {"noisy": True, "pages_asked": "4k", "placements_asked": 3}
     current = {"disturbed": True, "pages_requested": "4k", "placements_requested": 3}
     assert {old: CURRENT_NAMES[old] for old in names} == dict(zip(names, current, strict=True))
@@ -160,7 +159,7 @@ def test_columns_of_older_files_get_their_current_names(suffix: str, tmp_path: P
     assert with_current_names(old_frame).iloc[0].to_dict() == {"kernel": "stream.copy", **current}
 
 
-def test_a_file_of_an_older_version_is_resumed(tmp_path: Path) -> None:
+def test_a_file_of_an_older_version_is_resumed(tmp_path):
     path = tmp_path / "x.db"
     cases = [mk.stream("triad", elements=n, threads=1, runs=2, pages="4k") for n in (64, 128)]
     mk.sweep(cases[:1], output=path)

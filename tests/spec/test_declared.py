@@ -22,8 +22,8 @@ from memkern.families.spatter.kernels import from_config
 from memkern.formats import ResultSet
 from memkern.host import capacity
 from memkern.machine.remote import Description
-from memkern.spec.case import Case, KernelSpec
-from memkern.spec.options import Knobs, Stop
+from memkern.spec.case import Case
+from memkern.spec.options import Knobs, Stop, declared
 from memkern.spec.registry import options_of, registry
 from memkern.spec.sequences import joined, permuted, product, sample
 from memkern.spec.sweepfile import read_sweep
@@ -97,9 +97,7 @@ def written(path: Path, count: int, repeats: int = 1) -> Path:
     ],
     ids=["product", "generator", "repeats", "repeated generator"],
 )
-def test_sweeps_from_python_are_lazy(
-    cases: Callable[[], Any], repeats: int, stored: bool, built: list[int], tmp_path: Path
-) -> None:
+def test_sweeps_from_python_are_lazy(cases, repeats, stored, built, tmp_path):
     output = tmp_path / "x.db" if stored else None
     kept = pytest.warns(UserWarning, match="of .* measurements done, kept in .*x.db")
     with kept if stored else contextlib.nullcontext():
@@ -127,9 +125,7 @@ def run_to_first_record(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
 @pytest.mark.parametrize(
     "count, repeats, words", [(MILLION, 1, ""), (0, FOREVER, ""), (0, 1, f"--repeats {FOREVER}")]
 )
-def test_sweep_files_are_lazy(
-    count: int, repeats: int, words: str, built: list[int], tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_sweep_files_are_lazy(count, repeats, words, built, tmp_path, monkeypatch):
     path = written(tmp_path / "x.toml", count, repeats)
     run_to_first_record(monkeypatch, f"sweep {path} {words} -q")
     assert built[0] <= 16 * BLOCK
@@ -145,12 +141,12 @@ def test_sweep_files_are_lazy(
         "spmv hpcg:2 -f crs,sell --prefetch 0..999999",
     ],
 )
-def test_verbs_are_lazy(words: str, built: list[int], monkeypatch: Any) -> None:
+def test_verbs_are_lazy(words, built, monkeypatch):
     run_to_first_record(monkeypatch, f"{words} --runs 1 --threads 1 --variant scalar -q")
     assert built[0] <= 16 * BLOCK
 
 
-def test_memory_does_not_grow_with_the_number_of_cases(built: list[int]) -> None:
+def test_memory_does_not_grow_with_the_number_of_cases(built):
     def peak(count: int, repeats: int) -> int:
         cases = offsets(count)
         tracemalloc.start()
@@ -167,15 +163,13 @@ def test_memory_does_not_grow_with_the_number_of_cases(built: list[int]) -> None
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 100, 257])
-def test_permuted_indices_are_a_permutation(size: int) -> None:
+def test_permuted_indices_are_a_permutation(size):
     orders = [[permuted(place, size, seed) for place in range(size)] for seed in ("a", "b")]
     assert [sorted(order) for order in orders] == [list(range(size))] * 2
     assert size < 8 or (orders[0] != orders[1] and orders[0] != sorted(orders[0]))
 
 
-def test_products_go_in_random_order_and_each_repeat_ends_before_the_next(
-    built: list[int],
-) -> None:
+def test_products_go_in_random_order_and_each_repeat_ends_before_the_next(built):
     cases = mk.vary(mk.stream("copy", **TINY), offset=range(0, 40 * 8, 8))
     results = mk.sweep(cases, repeats=2, order_seed=1)
     offsets_of = [
@@ -269,8 +263,8 @@ def without_arrays(case: Case) -> dict[str, Any]:
     ],
 )
 def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
-    kernel: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    kernel, monkeypatch, tmp_path
+):
     monkeypatch.setattr(capacity, "last_level_cache_B", lambda: 2**10)
     for module in (kernels, verb):
         monkeypatch.setattr(module, "description", lambda *_: Description("", 0, (0, 0), True))
@@ -303,7 +297,7 @@ def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "suite", "sweep", "tune"])
-def test_verbs_have_no_defaults_for_options_of_cases(verb: str) -> None:
+def test_verbs_have_no_defaults_for_options_of_cases(verb):
     options = {"footprint", "counts"}
     for spec in registry().values():
         options |= {*options_of(spec)}
@@ -315,7 +309,7 @@ def test_verbs_have_no_defaults_for_options_of_cases(verb: str) -> None:
     assert {name: default for name, default in own.items() if default is not None} == {}
 
 
-def test_suites_have_the_default_number_of_runs(monkeypatch: Any, tmp_path: Path) -> None:
+def test_suites_have_the_default_number_of_runs(monkeypatch, tmp_path):
     path = tmp_path / "x.toml"
     path.write_text("[[case]]\nsuite = 'nekbone'\n")
     of_python = [from_config(c) for c in mk.suites.load("nekbone")]
@@ -347,9 +341,7 @@ ON_DEVICE = {
 
 
 @pytest.mark.parametrize("option", OTHER)
-def test_the_more_specific_value_wins_even_if_it_is_the_default(
-    option: str, tmp_path: Path
-) -> None:
+def test_the_more_specific_value_wins_even_if_it_is_the_default(option, tmp_path):
     # The others have no default that TOML can name.
     assert {*OTHER} == {*DEFAULTS} - {"runs", "precision", "budget_s", "peak_GBps"}
     path = tmp_path / "x.toml"
@@ -372,6 +364,14 @@ def test_the_more_specific_value_wins_even_if_it_is_the_default(
     assert found(f"[defaults]\n{lines[0]}{table}{lines[0]}", {option: default}) == default
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda", "mpi"])
+def test_options_are_refused_on_other_devices(device):
+    for row in declared(Knobs):
+        if Knobs(device=device).backend.kind not in row.option.where:
+            with pytest.raises(InputError, match=f"{row.name} is for .*: leave it out on {device}"):
+                Knobs(device=device, **{row.name: OTHER[row.name]})
+
+
 @pytest.mark.parametrize(
     "table, message",
     [
@@ -385,9 +385,7 @@ def test_the_more_specific_value_wins_even_if_it_is_the_default(
         ("ci = 'x'", "ci must be a finite number, not 'x'"),
     ],
 )
-def test_unknown_keys_and_wrong_values_have_different_messages(
-    table: str, message: str, tmp_path: Path
-) -> None:
+def test_unknown_keys_and_wrong_values_have_different_messages(table, message, tmp_path):
     path = tmp_path / "x.toml"
     path.write_text(f"[[case]]\nkernel = 'stream.triad'\n{table}\n")
     with pytest.raises(InputError, match=f"case 0 of {path}: .*{message}"):
@@ -404,7 +402,7 @@ def test_unknown_keys_and_wrong_values_have_different_messages(
         ("[[case]]\nkernel = 'dw.hop'\nls = 4", "'dw.hop' needs lattice"),
     ],
 )
-def test_unknown_and_missing_keys_are_named(text: str, message: str, tmp_path: Path) -> None:
+def test_unknown_and_missing_keys_are_named(text, message, tmp_path):
     path = tmp_path / "x.toml"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
@@ -437,18 +435,16 @@ def _in_a_sweep(options: str, folder: Path) -> object:
     ],
     ids=["built", "changed", "sweep", "sweep of a list", "tuned"],
 )
-def test_knobs_without_effect_are_refused_wherever_they_are_given(
-    build: Callable[[Path], object], tmp_path: Path
-) -> None:
+def test_knobs_without_effect_are_refused_wherever_they_are_given(build, tmp_path):
     with pytest.raises(InputError, match=r"prefetch has no effect on latency\.chase"):
         build(tmp_path)
 
 
-def test_knobs_without_effect_may_have_their_defaults(tmp_path: Path) -> None:
+def test_knobs_without_effect_may_have_their_defaults(tmp_path):
     assert mk.latency(4096, prefetch=0) == mk.latency(4096)
     assert _in_a_sweep("prefetch = 0", tmp_path)
 
 
 @pytest.mark.parametrize("spec", registry().values(), ids=registry().keys())
-def test_knobs_without_effect_are_knobs(spec: KernelSpec) -> None:
+def test_knobs_without_effect_are_knobs(spec):
     assert {*spec.limits.idle_knobs} <= {field.name for field in dataclasses.fields(Knobs)}

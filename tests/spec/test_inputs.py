@@ -23,6 +23,7 @@ NEEDED: dict[str, Any] = {
     "lattice": (4, 4, 4, 4),
     "matrix": "hpcg:2",
 }
+DEVICES = {"processors": "cpu", "GPUs": "cuda", "ranks": "mpi"}
 ROWS = {
     f"{name}-{row.name}": (name, row) for name, spec in registry().items() for row in spec.inputs
 }
@@ -44,13 +45,14 @@ def wrong_values(row: Declared) -> dict[Any, str]:
             "x": f"{row.name} must be an integer, not 'x'",
         }
     if option.low is not None:
-        return {option.low - 1: row.name, math.nan: row.name, "x": f"{row.name} must be a"}
+        ends = {option.low - 1: row.name, 2 * option.high: row.name}
+        return {**ends, math.nan: row.name, "x": f"{row.name} must be a"}
     word = "True or False" if isinstance(row.default, bool) else "a text"
     return {1.5: f"{row.name} must be {word}, not 1.5"}
 
 
 @pytest.mark.parametrize("kernel, row", ROWS.values(), ids=ROWS)
-def test_values_outside_the_row_are_refused(kernel: str, row: Declared) -> None:
+def test_values_outside_the_row_are_refused(kernel, row):
     spec = registry()[kernel]
     needed = {each.name: NEEDED[each.name] for each in spec.inputs if each.default is REQUIRED}
     for value, sentence in wrong_values(row).items():
@@ -61,7 +63,17 @@ def test_values_outside_the_row_are_refused(kernel: str, row: Declared) -> None:
 
 def _device(row: Declared) -> str:
     """Return a device that has the input."""
-    return {"processors": "cpu", "GPUs": "cuda"}.get(row.option.where[0], "mpi")
+    return DEVICES[row.option.where[0]]
+
+
+def test_inputs_are_refused_on_other_devices() -> None:
+    tested = set()
+    for kernel, row in ROWS.values():
+        for kind in {*DEVICES} - {*row.option.where}:
+            with pytest.raises(InputError, match=f"{row.name} is for .*: leave it out on"):
+                given(registry()[kernel], {"device": DEVICES[kind], row.name: "another value"})
+            tested.add((row.name, kind))
+    assert {("order", "ranks"), ("targets", "processors"), ("sharing", "ranks")} <= tested
 
 
 def test_most_rows_have_a_range() -> None:
@@ -69,7 +81,7 @@ def test_most_rows_have_a_range() -> None:
 
 
 @pytest.mark.parametrize("kernel, row", ROWS.values(), ids=ROWS)
-def test_rows_are_documented(kernel: str, row: Declared) -> None:
+def test_rows_are_documented(kernel, row):
     assert (row.option.meaning or row.option.text).endswith(".")
     assert options_of(registry()[kernel])[row.name] == row.default or row.name in (
         registry()[kernel].usual
@@ -90,7 +102,7 @@ def test_integers_are_in_the_range_of_the_extension(kernel: str, row: Declared) 
 
 
 @pytest.mark.parametrize("kernel", registry())
-def test_other_inputs_are_refused(kernel: str) -> None:
+def test_other_inputs_are_refused(kernel):
     spec = registry()[kernel]
     every = {row.name for _, row in ROWS.values()} - {*options_of(spec)} - {"alpha", "beta"}
     for name in every:

@@ -12,14 +12,14 @@ import memkern as mk
 from memkern import cli
 from memkern.backends import EVERYWHERE, GPUS, PROCESSORS, RANKS
 from memkern.spec.columns import COLUMNS
-from memkern.spec.options import Knobs, Option, Stop, declared
+from memkern.spec.options import Knobs, Stop, declared
 
 DEVICES = {GPUS: "cuda", RANKS: "shmem"}
 ROWS = [*declared(Knobs), *declared(Stop)]
 
 
 @pytest.mark.parametrize("name, default, option", ROWS, ids=[row[0] for row in ROWS])
-def test_every_row_is_complete(name: str, default: object, option: Option) -> None:
+def test_every_row_is_complete(name, default, option):
     assert option.help
     assert option.where and {*option.where} <= {*EVERYWHERE}
     documented = f"{inspect.getdoc(Knobs)}\n{inspect.getdoc(Stop)}"
@@ -92,7 +92,7 @@ assert sorted(row["flavour"] for row in mk.load("x.json")) == [7, 8]
 """
 
 
-def test_a_new_option_is_one_row(tmp_path: Path) -> None:
+def test_a_new_option_is_one_row(tmp_path):
     package = Path(str(mk.__file__)).parent
     shutil.copytree(package, tmp_path / "memkern", ignore=shutil.ignore_patterns("__pycache__"))
     table = tmp_path / "memkern" / "spec" / "options.py"

@@ -8,7 +8,6 @@ import pickle
 import re
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ def unpickled(thing: Any) -> Any:
 
 
 @pytest.mark.parametrize("kernel", SAMPLES)
-def test_pickled_and_copied_cases_are_equal(kernel: str) -> None:
+def test_pickled_and_copied_cases_are_equal(kernel):
     for sample in SAMPLES[kernel] + MORE_CASES.get(kernel, []):
         case = sample.with_(name="a label")
         for other in (unpickled(case), copy.deepcopy(case), copy.copy(case)):
@@ -96,7 +95,7 @@ def test_cached_values_are_not_pickled() -> None:
     assert set(vars(unpickled(case))) == {field.name for field in dataclasses.fields(Case)}
 
 
-def test_configurations_of_spatters_files_and_suites_are_pickled(tmp_path: Path) -> None:
+def test_configurations_of_spatters_files_and_suites_are_pickled(tmp_path):
     path = tmp_path / "x.json"
     path.write_text(
         '[{"kernel": "GS", "pattern-gather": [0, 2], "pattern-scatter": "UNIFORM:2:3", "count": 4},'
@@ -111,7 +110,7 @@ def test_configurations_of_spatters_files_and_suites_are_pickled(tmp_path: Path)
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_a_case_is_measured_in_another_process(method: str) -> None:
+def test_a_case_is_measured_in_another_process(method):
     case = mk.gather([3, 0, 5], count=64, threads=1, variant="scalar", runs=2)
     context = multiprocessing.get_context(method)
     with ProcessPoolExecutor(1, mp_context=context) as pool:
@@ -136,7 +135,7 @@ def test_a_case_is_measured_in_another_process(method: str) -> None:
     ],
     ids=lambda thing: type(thing).__name__,
 )
-def test_parts_of_cases_are_pickled(thing: Any) -> None:
+def test_parts_of_cases_are_pickled(thing):
     for other in (unpickled(thing), copy.deepcopy(thing)):
         if isinstance(thing, Exception):
             assert (type(other), str(other)) == (type(thing), str(thing))
@@ -174,7 +173,7 @@ def test_a_fit_is_pickled() -> None:
     np.testing.assert_array_equal(unpickled(fit).predict(sizes), fit.predict(sizes))
 
 
-def test_prepared_cases_and_stores_can_not_be_pickled(tmp_path: Path) -> None:
+def test_prepared_cases_and_stores_can_not_be_pickled(tmp_path):
     case = mk.gather([0, 1], count=8, threads=1, variant="scalar")
     with refused("a prepared case .* pickle its case"):
         pickle.dumps(case.prepare())
@@ -182,7 +181,7 @@ def test_prepared_cases_and_stores_can_not_be_pickled(tmp_path: Path) -> None:
         pickle.dumps(store)
 
 
-def test_unregistered_kernels_can_not_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unregistered_kernels_can_not_be_pickled(monkeypatch):
     known = registry()["launch.empty"]
     changed = dataclasses.replace(mk.launch(), spec=dataclasses.replace(known, version=2))
     with refused("kernel 'launch.empty' can't be pickled: register it"):

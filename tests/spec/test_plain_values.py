@@ -81,7 +81,7 @@ def outcome(kernel: str, options: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_options_of_numpy_are_those_of_python(kernel: str) -> None:
+def test_options_of_numpy_are_those_of_python(kernel):
     given = KERNELS[kernel]
     for name, default in options_of(spec_of(kernel)).items():
         value = given.get(name, OTHERS.get(name, default))
@@ -119,7 +119,7 @@ def test_a_request_has_what_a_sweep_file_can_hold() -> None:
         ("elements", np.array(["8"]), "elements must be an integer"),
     ],
 )
-def test_refusals_are_one_sentence(name: str, value: object, message: str) -> None:
+def test_refusals_are_one_sentence(name, value, message):
     with refused(message):
         mk.stream("copy", **{"elements": 8, name: value})
 
@@ -137,7 +137,7 @@ def test_values_of_one_option_are_any_sequence() -> None:
     assert plain([(np.int8(1),), [np.str_("a")]], "x") == [(1,), ["a"]]
 
 
-def test_seeds_and_changes_of_numpy_reach_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeds_and_changes_of_numpy_reach_other_processes(monkeypatch):
     started: list[Any] = []
 
     def worker(*words: Any) -> None:

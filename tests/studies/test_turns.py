@@ -82,12 +82,18 @@ def test_later_turns_are_added_to_earlier_ones(cases, scripted):
     assert turns_of(second).keys() | turns_of(third).keys() == turns_of(first).keys()
 
 
-def test_the_time_ends_turns_after_a_few_placements(cases, scripted):
+@pytest.mark.parametrize(
+    "limits, budget_s, placements",
+    [({}, 1e-9, 4), ({"most_turns": 10}, 60.0, 3)],
+    ids=["time", "Ctrl-C"],
+)
+def test_turns_end_after_complete_placements(limits, budget_s, placements, cases, scripted):
     results = mk.sweep(cases, progress=False)
-    scripted()
-    assert add_turns(results, cases, [results.records[:2]], 1e-9)
-    (times,) = turns_of(results.records[0]).values()
-    assert len(times) == 4
+    scripted(**limits)
+    assert add_turns(results, cases, [results.records[:2]], budget_s)
+    for record in results.records[:2]:
+        (times,) = turns_of(record).values()
+        assert np.shape(times) == (placements, 3)
 
 
 def test_groups_that_can_not_be_placed_are_left_out(cases, scripted):
@@ -101,15 +107,6 @@ def test_groups_that_can_not_be_placed_are_left_out(cases, scripted):
     for none in ([], [[by[ONE]]], [[by[ONE], dict(by[ONE])]]):
         assert not add_turns(results, cases, none, 60.0)
     assert not add_turns(results, cases[:0], groups, 60.0)
-
-
-def test_ctrl_c_ends_turns_and_keeps_complete_placements(cases, scripted):
-    results = mk.sweep(cases, progress=False)
-    scripted(most_turns=10)
-    assert add_turns(results, cases, [results.records[:2]], 60.0)
-    for record in results.records[:2]:
-        (times,) = turns_of(record).values()
-        assert np.shape(times) == (3, 3)
 
 
 def test_real_samples_give_a_ratio(cases):
