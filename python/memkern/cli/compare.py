@@ -189,8 +189,7 @@ def _print_rate(frame: DataFrame, args: argparse.Namespace) -> None:
             f"false verdicts: {false} of {judged} cases, {100 * false / judged:.2g} %; with 95 % "
             f"confidence the rate here is below {100 * high:.2g} %"
         )
-    tell = warn if args.json else print
-    tell(text)
+    (warn if args.json else print)(text)
 
 
 def fail_on(text: str) -> float:

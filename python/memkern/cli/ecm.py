@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.cli.machine_file import run_study
 from memkern.cli.measuring import (
-    check_output,
     exit_code,
     own_machine,
     print_document,
@@ -53,11 +52,8 @@ def _ecm(args: argparse.Namespace) -> int:
         raise InputError("ecm measures nothing if it is given results: leave out its options")
     machine = own_machine(args)
     if args.results is None:
-        check_output(args)
-        measured = run_study(args, measure_loops)
+        measured = run_study(args, measure_loops, args.output)
         results = measured.results
-        if args.output:
-            results.save(args.output)
         for text in measured.missing:
             warn(f"not measured: {text}")
     else:
@@ -269,13 +265,13 @@ def _incore(args: argparse.Namespace) -> int:
     if args.arch and osaca() is None:
         raise InputError("--arch needs OSACA: `pip install osaca`")
     machine = own_machine(args)
-    check_output(args)
     kernels = None
     if args.kernel is not None:
         kernels = [name if "." in name else f"loops.{name}" for name in each(args.kernel)]
     found = run_study(
         args,
         measured_in_core,
+        args.output,
         kernels=kernels,
         variants=each(args.variant),
         isas=each(args.isa),
@@ -283,8 +279,6 @@ def _incore(args: argparse.Namespace) -> int:
         machine=machine,
         processor=(args.cpu, args.arch),
     )
-    if args.output:
-        found.results.save(args.output)
     if machine is not None and not found.results.interrupted:
         machine_of(args.machine, processors(found.results))
         machine.with_in_core(found.bodies).save(args.machine, force=True)

@@ -38,7 +38,6 @@ from memkern.cli.options import (
     taken,
     verb,
 )
-from memkern.cli.tables import Record
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
@@ -100,6 +99,9 @@ def _kernels_argument(examples: str, option: str, default: str) -> Options:
     )
 
 
+_Row = Mapping[Any, Any]
+
+
 def _corun(args: argparse.Namespace) -> int:
     from memkern.results.slowdowns import ENTRIES, entry, label_of
     from memkern.studies import corun
@@ -142,11 +144,12 @@ def _corun(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
-def _entry_of_turn(row: Record) -> str:
-    return f"{row['ratio']:.2f}" + " *" * (row["turns"] == 0)
+def _entry_of_turn(row: _Row) -> str:
+    mark = " *" if row["turns"] == 0 else ""
+    return f"{row['ratio']:.2f}{mark}"
 
 
-def _print_matrix(title: str, records: Iterable[Record], entry: Callable[[Record], str]) -> None:
+def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], str]) -> None:
     """Print the slowdowns of records: a line for each case, a column for each neighbour."""
     from memkern.plots.frames import three_figures
     from memkern.results.comparison_output import aligned
