@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import math
 import numbers
 import re
 import reprlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from memkern.errors import InputError
+
+T = TypeVar("T")
 
 INT64_MAX = 2**63 - 1
 """The largest index."""
@@ -233,6 +236,18 @@ def listed(names: Iterable[str]) -> str:
     every = [*names]
     rest = len(every) - _MOST_LISTED
     return ", ".join(every[:_MOST_LISTED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def converter(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a converter for argparse, which prints the sentences of its errors."""
+
+    def convert(text: str) -> T:
+        try:
+            return read(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
 
 
 def read_integer(text: str, what: str) -> int:

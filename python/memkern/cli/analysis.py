@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memkern.checks import shown
-from memkern.cli.measuring import (
-    warn,
-)
+from memkern.cli.measuring import print_document, warn
 from memkern.cli.options import (
     FORCE,
     GOOD,
@@ -55,15 +53,8 @@ def _fit(args: argparse.Namespace) -> int:
         return WRONG_INPUT
     for remark in dict.fromkeys(side.fit.remark for _, side in fits if side.fit.remark):
         warn(remark)
-    if args.json:
-        import json
-
-        from memkern.formats.values import jsonable
-
-        rows = [{"group": name, "side": side.name, **side.fit.summary()} for name, side in fits]
-        print(json.dumps(jsonable(rows), indent=1, allow_nan=False))
-        return code
-    print("\n".join(_fit_lines(fits, args.level)))
+    rows = [{"group": name, "side": side.name, **side.fit.summary()} for name, side in fits]
+    print_document(rows, "\n".join(_fit_lines(fits, args.level)), args)
     return code
 
 

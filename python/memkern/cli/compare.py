@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memkern.checks import shown
-from memkern.cli.measuring import line, warn
+from memkern.cli.measuring import check_output, line, warn
 from memkern.cli.options import (
     COMPARE,
     FAILED,
@@ -189,8 +189,7 @@ def _print_rate(frame: DataFrame, args: argparse.Namespace) -> None:
             f"false verdicts: {false} of {judged} cases, {100 * false / judged:.2g} %; with 95 % "
             f"confidence the rate here is below {100 * high:.2g} %"
         )
-    tell = warn if args.json else print
-    tell(text)
+    (warn if args.json else print)(text)
 
 
 def fail_on(text: str) -> float:
@@ -286,15 +285,14 @@ COMPARE_VERB = verb(
 
 
 def _fleet(args: argparse.Namespace) -> int:
-    from memkern.formats.store import check_output
     from memkern.results.fleet import fleet, of_files
 
-    target = check_output(args.output, args.force) if args.output else None
+    check_output(args)
     results = of_files(args.files)
     baseline = of_files([args.baseline]) if args.baseline else None
     frame = fleet(results, baseline, slowdown=args.fail_on or 0.0)
-    if target:
-        results.save(target)
+    if args.output:
+        results.save(args.output)
     if args.json:
         print(frame.to_json(orient="records"))
     else:

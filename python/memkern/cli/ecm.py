@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.cli.machine_file import run_study
 from memkern.cli.measuring import (
-    check_output,
     exit_code,
-    line,
     own_machine,
+    print_document,
     warn,
 )
 from memkern.cli.options import (
@@ -29,11 +27,12 @@ from memkern.cli.options import (
     verb,
     words,
 )
+from memkern.cli.tables import Cell, Record, Table, cell
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
-    from memkern.models.ecm_fit import EcmFit, Judged, JudgedCores
+    from memkern.models.ecm_fit import EcmFit, JudgedCores
 
 
 # Goal: the median error, and the largest error of 90 % of the loops.
@@ -53,11 +52,8 @@ def _ecm(args: argparse.Namespace) -> int:
         raise InputError("ecm measures nothing if it is given results: leave out its options")
     machine = own_machine(args)
     if args.results is None:
-        check_output(args)
-        measured = run_study(args, measure_loops)
+        measured = run_study(args, measure_loops, args.output)
         results = measured.results
-        if args.output:
-            results.save(args.output)
         for text in measured.missing:
             warn(f"not measured: {text}")
     else:
@@ -80,10 +76,8 @@ def _ecm(args: argparse.Namespace) -> int:
             warn("loops on several cores are not judged: loads or the triad were disturbed there")
     except InputError as error:
         warn(f"loops on several cores are not judged: {error}")
-    if args.json:
-        print(json.dumps(_document(found, on_cores), indent=1))
-    elif not args.quiet:
-        print("\n\n".join(map("\n".join, [*_paragraphs(found), *_of_cores(on_cores)])))
+    document = _document(found, on_cores)
+    print_document(document, "\n\n".join(map("\n".join, _paragraphs(found, document))), args)
     return exit_code(results)
 
 
@@ -103,9 +97,9 @@ def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
     return EcmParameters(model.levels, str(model.overlap), how, model.memory_rate)
 
 
-def _finite(value: Any) -> Any:
-    """Return a value for JSON, which has only finite numbers."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _finite(value: float) -> float | None:
+    """Return a bandwidth for JSON, which has only finite numbers."""
+    return value if math.isfinite(value) else None
 
 
 def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
@@ -125,7 +119,7 @@ def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
                 "predicted_cycles": row.predicted.cycles,
                 "measured_over_predicted": row.ratio,
                 "reason": row.reason,
-                "spread": _finite(row.loop.spread),
+                "spread": row.loop.spread,
                 "bound": row.predicted.bound,
                 "memory_rate": row.predicted.memory_rate,
                 "fitted": row.fitted,
@@ -142,22 +136,48 @@ def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
                 "measured_over_predicted": row.ratio(),
                 "measured_over_linear": row.ratio("linear"),
                 "reason": row.reason,
-                "spread": _finite(row.spread),
+                "spread": row.spread,
                 "saturating_cores": row.predicted.saturating_cores,
                 "fitted": row.fitted,
                 "disturbed": row.disturbed,
             }
             for row in on_cores
         ],
-        "median_error": _finite(found.median_error),
-        "share_within_25_percent": _finite(found.share_within(_MOST)),
+        "median_error": found.median_error,
+        "share_within_25_percent": found.share_within(_MOST),
     }
 
 
-def _paragraphs(found: EcmFit) -> list[list[str]]:
-    """Return the lines of the table of all loops by paragraph."""
-    model = found.model
-    return [
+def _marks(row: Record) -> list[str]:
+    words = [word for word in ("fitted", "disturbed") if row[word]]
+    off = abs(row["measured_over_predicted"] - 1) > _MOST and not words
+    return [f"off: {row['reason'] or 'not explained'}"] if off else words
+
+
+_CYCLES = (
+    cell("measured_cycles", ">9.3f", "measured"),
+    cell("predicted_cycles", ">9.3f", "predicted"),
+    cell("measured_over_predicted", ">9.2f", "meas/pred"),
+    cell("spread", ">7.1%"),
+)
+_LOOPS = Table(
+    (cell("kernel", "<17"), cell("level", "<7"), *_CYCLES, cell("bound", "<7")),
+    _marks,
+)
+_ON_CORES = Table(
+    (
+        cell("N_s", ">7", value=lambda row: row["saturating_cores"] or "none"),
+        *_CYCLES,
+        cell("measured_over_linear", ">7.2f", "linear"),
+    ),
+    _marks,
+)
+
+
+def _paragraphs(found: EcmFit, document: Mapping[str, Any]) -> list[list[str]]:
+    """Return the lines of the tables of all loops by paragraph."""
+    model, on_cores = found.model, document["several_cores"]
+    paragraphs = [
         [
             f"{'hypothesis':<54} {'error on load, copy, triad':>27}",
             *(
@@ -173,64 +193,24 @@ def _paragraphs(found: EcmFit) -> list[list[str]]:
                 for level in model.levels
             ),
         ],
-        [
-            f"{'kernel':<17} {'level':<7} {'measured':>9} {'predicted':>9} {'meas/pred':>9} "
-            f"{'spread':>7} {'bound':<7}",
-            *map(_row, found.rows),
-        ],
+        _LOOPS.lines(document["loops"]),
         [
             f"cycles of a vector of every stream; {len(found.judged)} loops are judged: median "
             f"error {found.median_error:.1%} (goal {_MEDIAN:.0%}), {found.share_within(_MOST):.0%} "
             f"within {_MOST:.0%} (goal 90%)"
         ],
     ]
-
-
-def _row(row: Judged) -> str:
-    return (
-        f"{row.loop.kernel:<17} {row.loop.level:<7} {row.loop.cycles:>9.3f} "
-        f"{row.predicted.cycles:>9.3f} {row.ratio:>9.2f} {_percent(row.loop.spread):>7} "
-        f"{row.predicted.bound:<7} "
-        f"{_marks(row.fitted, row.loop.disturbed, row.ratio, row.reason)}"
-    ).rstrip()
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1%}" if value == value else ""
-
-
-def _marks(fitted: bool, disturbed: bool, ratio: float, reason: str) -> str:
-    words = ["fitted"] if fitted else []
-    words += ["disturbed"] if disturbed else []
-    off = abs(ratio - 1) > _MOST and not words
-    return f"off: {reason or 'not explained'}" if off else " ".join(words)
-
-
-def _of_cores(rows: Sequence[JudgedCores]) -> list[list[str]]:
-    """Return the lines of the table of loops from memory on several cores by paragraph."""
-    if not rows:
-        return []
-    table = [
-        f"{f'memory, {rows[0].cores} cores':<17} {'N_s':>7} {'measured':>9} {'predicted':>9} "
-        f"{'meas/pred':>9} {'spread':>7} {'linear':>7}"
-    ]
-    table += [
-        (
-            f"{row.kernel:<17} {row.predicted.saturating_cores or 'none':>7} {row.cycles:>9.3f} "
-            f"{row.predicted.cycles_of(row.cores):>9.3f} {row.ratio():>9.2f} "
-            f"{_percent(row.spread):>7} {row.ratio('linear'):>7.2f} "
-            f"{_marks(row.fitted, row.disturbed, row.ratio(), row.reason)}"
-        ).rstrip()
-        for row in rows
-    ]
-    judged = [abs(row.ratio() - 1) for row in rows if not (row.fitted or row.disturbed)]
-    if not judged:
-        return [table]
-    note = (
-        f"{len(judged)} loops are judged: median error {statistics.median(judged):.1%}; N_s is "
-        "the number of cores that saturate memory, linear the ratio without its limit below N_s"
-    )
-    return [table, [note]]
+    if on_cores:
+        title = f"memory, {on_cores[0]['cores']} cores"
+        paragraphs.append(_ON_CORES.after(cell("kernel", "<17", title)).lines(on_cores))
+    ratios = (r["measured_over_predicted"] for r in on_cores if not (r["fitted"] or r["disturbed"]))
+    if judged := [abs(ratio - 1) for ratio in ratios]:
+        note = (
+            f"{len(judged)} loops are judged: median error {statistics.median(judged):.1%}; N_s is "
+            "the number of cores that saturate memory, linear the ratio without its limit below N_s"
+        )
+        paragraphs.append([note])
+    return paragraphs
 
 
 ECM_VERB = verb(
@@ -285,13 +265,13 @@ def _incore(args: argparse.Namespace) -> int:
     if args.arch and osaca() is None:
         raise InputError("--arch needs OSACA: `pip install osaca`")
     machine = own_machine(args)
-    check_output(args)
     kernels = None
     if args.kernel is not None:
         kernels = [name if "." in name else f"loops.{name}" for name in each(args.kernel)]
     found = run_study(
         args,
         measured_in_core,
+        args.output,
         kernels=kernels,
         variants=each(args.variant),
         isas=each(args.isa),
@@ -299,8 +279,6 @@ def _incore(args: argparse.Namespace) -> int:
         machine=machine,
         processor=(args.cpu, args.arch),
     )
-    if args.output:
-        found.results.save(args.output)
     if machine is not None and not found.results.interrupted:
         machine_of(args.machine, processors(found.results))
         machine.with_in_core(found.bodies).save(args.machine, force=True)
@@ -309,47 +287,47 @@ def _incore(args: argparse.Namespace) -> int:
     if not args.quiet:
         for text in found.missing:
             warn(text)
-    if args.json:
-        rows = [{name: _finite(value) for name, value in row.items()} for row in found.rows]
-        print(json.dumps(rows, indent=1))
-    elif not args.quiet:
-        line(
-            f"{'kernel':<17} {'variant':<15} {'unroll':>6} {'unit':<7} {'units':>5} "
-            f"{'measured':>9} {'llvm-mca':>9} {'meas/mca':>8} {'OSACA':>9} {'meas/OSA':>8} "
-            f"{'T_OL':>7} {'T_nOL':>7} {'loads':>7} {'stores':>7} {'spread':>7}"
-        )
-        for row in found.rows:
-            line(_in_core_row(row))
+    print_document(found.rows, "\n".join(_IN_CORE.lines(found.rows)), args)
     return exit_code(found.results)
 
 
-def _in_core_row(row: dict[str, Any]) -> str:
-    def text(value: float, form: str) -> str:
-        return format(value, form) if math.isfinite(value) else ""
+def _over(column: str, title: str) -> Cell:
+    """Return the column of the ratio of the measured cycles to predicted ones."""
+    return cell(title, ">8.2f", value=lambda row: row["in_core_cycles"] / row[column])
 
-    measured = row["in_core_cycles"]
-    predicted = " ".join(
-        f"{text(row[name], '.3f'):>9} {text(measured / row[name], '.2f'):>8}"
-        for name in ("llvm_mca_cycles", "osaca_cycles")
-    )
-    split = " ".join(
-        f"{text(row[f'{name}_cycles'], '.3f'):>7}"
-        for name in ("arithmetic", "transfer", "load", "store")
-    )
-    marks = [f"and {row['in_core_row_cycles']:.1f} a row"]
-    if math.isnan(row["in_core_row_cycles"]):
-        marks = []
-    marks += [f"in {row['level']}"] * (row["level"] != "L1") + ["disturbed"] * row["disturbed"]
+
+def _notes(row: Record) -> list[str]:
+    whole_row = row["in_core_row_cycles"]
+    notes = [] if math.isnan(whole_row) else [f"and {whole_row:.1f} a row"]
+    notes += [f"in {row['level']}"] * (row["level"] != "L1") + ["disturbed"] * row["disturbed"]
     if row["llvm_mca_port"]:
-        marks.append(f"port {row['llvm_mca_port']} {row['llvm_mca_port_cycles']:.3f}")
+        notes.append(f"port {row['llvm_mca_port']} {row['llvm_mca_port_cycles']:.3f}")
     spilled = [row[f"surplus_{way}_B"] for way in ("load", "store")]
     if any(each_B >= 1 for each_B in spilled):
-        marks.append("spills: loads {:.0f} B, stores {:.0f} B".format(*spilled))
-    return (
-        f"{row['kernel'] + (' ' + row['layout'])[:9]:<17} {row['variant'] + '/' + row['isa']:<15} "
-        f"{row['unroll'] or '':>6} {row['in_core_unit']:<7} {text(row['units'], 'g'):>5} "
-        f"{measured:>9.3f} {predicted} {split} {text(row['spread'], '.1%'):>7} {', '.join(marks)}"
-    ).rstrip()
+        notes.append("spills: loads {:.0f} B, stores {:.0f} B".format(*spilled))
+    return [", ".join(notes)]
+
+
+_IN_CORE = Table(
+    (
+        cell("kernel", "<17", value=lambda row: row["kernel"] + (" " + row["layout"])[:9]),
+        cell("variant", "<15", value=lambda row: f"{row['variant']}/{row['isa']}"),
+        cell("unroll", ">6", value=lambda row: row["unroll"] or ""),
+        cell("in_core_unit", "<7", "unit"),
+        cell("units", ">5.6g"),
+        cell("in_core_cycles", ">9.3f", "measured"),
+        cell("llvm_mca_cycles", ">9.3f", "llvm-mca"),
+        _over("llvm_mca_cycles", "meas/mca"),
+        cell("osaca_cycles", ">9.3f", "OSACA"),
+        _over("osaca_cycles", "meas/OSA"),
+        cell("arithmetic_cycles", ">7.3f", "T_OL"),
+        cell("transfer_cycles", ">7.3f", "T_nOL"),
+        cell("load_cycles", ">7.3f", "loads"),
+        cell("store_cycles", ">7.3f", "stores"),
+        cell("spread", ">7.1%"),
+    ),
+    _notes,
+)
 
 
 INCORE_VERB = verb(

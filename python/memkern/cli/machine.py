@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.backends import BACKENDS
 from memkern.checks import unknown
-from memkern.cli.measuring import check_output, exit_code, show_progress, warn
+from memkern.cli.measuring import check_output, exit_code, print_document, show_progress, warn
 from memkern.cli.options import (
     FAILED,
     FORCE,
@@ -26,6 +26,7 @@ from memkern.cli.options import (
     refuse,
     verb,
 )
+from memkern.cli.tables import Table, cell
 from memkern.machine.health import DISTURBED
 from memkern.spec import columns
 
@@ -90,9 +91,6 @@ def _info(args: argparse.Namespace) -> int:
     from memkern.studies.describe import describe
 
     facts = describe()
-    if args.json:
-        print(json.dumps(facts, indent=1))
-        return GOOD
     machine, topology = facts["environment"]["machine"], facts["topology"]
     build, settings = facts["build"], facts["environment"]["settings"]
     caches = ", ".join(
@@ -137,8 +135,7 @@ def _info(args: argparse.Namespace) -> int:
             f"commit {build['commit']}",
         ),
     ]
-    for name, text in rows:
-        print(f"{name:<17} {text}")
+    print_document(facts, "\n".join(f"{name:<17} {text}" for name, text in rows), args)
     return GOOD
 
 
@@ -195,16 +192,11 @@ def _columns(args: argparse.Namespace) -> int:
         if name not in known:
             raise unknown(name, "column", known)
     listed = [known[name] for name in args.names or known]
-    if args.json:
-        print(json.dumps([dataclasses.asdict(column) for column in listed], indent=1))
-        return GOOD
+    rows = [dataclasses.asdict(column) for column in listed]
     width = max(len(column.name) for column in listed)
-    print(f"{'column':<{width}} {'kind':<9} {'type':<8} {'unit':<8} meaning")
-    for column in listed:
-        print(
-            f"{column.name:<{width}} {column.kind:<9} {column.type:<8} {column.unit:<8} "
-            f"{column.meaning}"
-        )
+    others = (cell("kind", "<9"), cell("type", "<8"), cell("unit", "<8"), cell("meaning", ""))
+    table = Table((cell("name", f"<{width}", "column"), *others), lambda row: [])
+    print_document(rows, "\n".join(table.lines(rows)), args)
     return GOOD
 
 
@@ -243,7 +235,6 @@ COLUMNS_VERB = verb(
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from memkern.formats.values import jsonable
     from memkern.results.exchange import metrics_file, write_openmetrics
     from memkern.studies.doctor import doctor
 
@@ -257,19 +248,15 @@ def _doctor(args: argparse.Namespace) -> int:
     if args.openmetrics:
         healthy = found.verdict != DISTURBED and found.results.valid and not found.worse
         write_openmetrics(args.openmetrics, found.results, healthy, found.verdict)
-    if args.json:
-        document = {
-            "verdict": found.verdict,
-            "findings": [dataclasses.asdict(finding) for finding in found.findings],
-            "records": jsonable(found.results.records),
-        }
-        print(json.dumps(document, indent=1, allow_nan=False))
-    elif args.quiet:
+    document = {
+        "verdict": found.verdict,
+        "findings": [dataclasses.asdict(finding) for finding in found.findings],
+        "records": found.results.records,
+    }
+    answer = f"\n{_answer(found, args.baseline)}" if args.baseline else ""
+    print_document(document, f"{found}\ntook {found.seconds:.1f} s{answer}", args)
+    if args.quiet and not args.json:
         print(found.summary)
-    else:
-        print(f"{found}\ntook {found.seconds:.1f} s")
-        if args.baseline:
-            print(_answer(found, args.baseline))
     if found.results.interrupted or not found.results.valid:
         return exit_code(found.results)
     undecided = args.baseline and not found.judged
@@ -327,46 +314,38 @@ def _list(args: argparse.Namespace) -> int:
     ]
     notes = counting.requested(counting.AUTO).note, events.why_no_libpfm()
     remarks = [note for note in notes if note]
-    if args.json:
-        print(json.dumps({"events": rows, "remarks": remarks}, indent=1))
-        return GOOD
     width = max(len(row["event"]) for row in rows)
-    print(f"{'event':<{width}} meaning")
-    reasons: dict[str, list[dict[str, str]]] = {}
+    table = Table((cell("event", f"<{width}"), cell("meaning", "")), lambda row: [])
+    reasons: dict[str, list[str]] = {}
     for row in rows:
-        reasons.setdefault(row["why_not"], []).append(row)
-    for row in reasons.pop("", []):
-        print(f"{row['event']:<{width}} {row['meaning']}".rstrip())
-    for reason, some in reasons.items():
-        print(f"not counted: {', '.join(row['event'] for row in some)}: {reason}")
-    for remark in remarks:
-        print(remark)
+        reasons.setdefault(row["why_not"], []).append(row["event"])
+    known = table.lines(row for row in rows if not row["why_not"])
+    others = (f"not counted: {', '.join(some)}: {why}" for why, some in reasons.items() if why)
+    text = "\n".join([*known, *others, *remarks])
+    print_document({"events": rows, "remarks": remarks}, text, args)
     return GOOD
 
 
 def _check(args: argparse.Namespace) -> int:
     """Print the measured and the true counts of known work."""
-    from memkern.formats.values import jsonable
     from memkern.studies.known_counts import check
 
     found = check(args.check)
-    if args.json:
-        rows = [
-            {"event": k.event, "work": k.work, "true": k.true, "count": k.count, "ratio": k.ratio}
-            for k in found
-        ]
-        print(json.dumps(jsonable(rows), indent=1, allow_nan=False))
-        return GOOD
+    rows = [
+        {"event": k.event, "work": k.work, "true": k.true, "count": k.count, "ratio": k.ratio}
+        for k in found
+    ]
     width = max(len(known.event) for known in found)
-    print(f"{'event':<{width}} {'true':>12} {'counted':>12} {'ratio':>7}  work")
+    lines = [f"{'event':<{width}} {'true':>12} {'counted':>12} {'ratio':>7}  work"]
     for known in found:
         unknown = math.isnan(known.ratio)
         mark = "" if known.agrees else "  not counted" if unknown else "  differs"
-        print(
+        lines.append(
             f"{known.event:<{width}} {known.true:>12.6g} {known.count:>12.6g} "
             f"{known.ratio:>7.3f}  {known.work}{mark}"
         )
-    wrong = (k.event for k in found if not (k.agrees or math.isnan(k.ratio)))
+    print_document(rows, "\n".join(lines), args)
+    wrong = (k.event for k in found if not (args.json or k.agrees or math.isnan(k.ratio)))
     if differing := dict.fromkeys(wrong):
         warn(f"{', '.join(differing)} differ from the true count by more than a tenth")
     return GOOD

@@ -61,12 +61,23 @@ def _machine(args: argparse.Namespace) -> int:
     return code
 
 
-def run_study(args: argparse.Namespace, study: Callable[..., S], **how: Any) -> S:
-    """Return what a study measures within ``--seconds``, with the warnings of measuring verbs."""
+def run_study(
+    args: argparse.Namespace, study: Callable[..., S], output: str | None = None, **how: Any
+) -> S:
+    """Return what a study measures within ``--seconds``, with the warnings of measuring verbs.
+
+    Its records are saved in the file `output`, if there is one.
+    """
+    from memkern.formats.store import check_output
+
+    if output:
+        check_output(output, args.force)
     warn_if_not_quiet(wait_until_quiet(args), args)
     with show_progress(args) as progress:
         found = study(seconds=args.seconds, progress=progress, **how)
     tell_host(found.results, args.quiet)
+    if output:
+        found.results.save(output)
     return found
 
 

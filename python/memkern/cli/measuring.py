@@ -398,6 +398,16 @@ def wants_table(results: ResultSet, args: argparse.Namespace) -> bool:
     return not (args.json or args.quiet)
 
 
+def print_document(document: Any, text: str, args: argparse.Namespace) -> None:
+    """Print a document as JSON if requested, else its text unless the verb is quiet."""
+    from memkern.formats.values import jsonable
+
+    if args.json:
+        print(json.dumps(jsonable(document), indent=1, allow_nan=False))
+    elif not getattr(args, "quiet", False):
+        print(text)
+
+
 def save_and_show(results: ResultSet, args: argparse.Namespace) -> bool:
     """Save the records of a study if requested, after `tell_host`, and return `wants_table`."""
     tell_host(results, args.quiet)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from memkern import launcher
-from memkern.checks import LEAST, MOST, in_digits, read_integer, read_number, shown
+from memkern.checks import LEAST, MOST, converter, in_digits, read_integer, read_number, shown
 from memkern.errors import InputError
 from memkern.spec.case import Case, does_nothing
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
@@ -99,14 +99,7 @@ def positive(text: str) -> float:
 
 def checked(read: Callable[[str, str], T]) -> Callable[[str], T]:
     """Return a converter for argparse that reads a number by a function of `memkern.checks`."""
-
-    def convert(text: str) -> T:
-        try:
-            return read(text, "it")
-        except InputError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return convert
+    return converter(lambda text: read(text, "it"))
 
 
 def count(least: int) -> Callable[[str], int]:
@@ -191,11 +184,9 @@ def numbers(least: int, name: str) -> Callable[[str], int | list[int]]:
 
     parse = integer_list_parser(least, name)
 
+    @converter
     def convert(text: str) -> int | list[int]:
-        try:
-            values = parse(text)
-        except InputError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
+        values = parse(text)
         return values if len(values) > 1 else values[0]
 
     return convert

@@ -28,7 +28,15 @@ from typing import Any, NamedTuple, TypedDict
 
 from memkern import files
 from memkern.backends import of
-from memkern.checks import INT64_MAX, integer, plain, read_integer, shown, unknown
+from memkern.checks import (
+    INT64_MAX,
+    converter,
+    integer,
+    plain,
+    read_integer,
+    shown,
+    unknown,
+)
 from memkern.errors import InputError
 from memkern.inputs.patterns import Pattern, as_pattern, parse, usual_count
 from memkern.limits import check_memory
@@ -482,36 +490,24 @@ class _DeltaAction(argparse.Action):
             setattr(namespace, key, dataclasses.replace(pattern, delta=None))
 
 
-def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Convert an InputError to an error that argparse prints."""
-
-    def convert(text: str) -> Any:
-        try:
-            return read(text)
-        except InputError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return convert
-
-
 def _at_least(low: int, high: int = INT64_MAX) -> Callable[[str], Any]:
-    return _checked(lambda text: integer(read_integer(text, "the value"), "the value", low, high))
+    return converter(lambda text: integer(read_integer(text, "the value"), "the value", low, high))
 
 
-@_checked
+@converter
 def _read_pattern(text: str) -> Pattern:
     if text.upper().startswith("FILE="):  # of Spatter 0 and 1
         raise InputError(f"pattern {shown(text)} is a file: give it by -f {text[5:]}")
     return parse(text)
 
 
-@_checked
+@converter
 def _read_delta(text: str) -> int | list[int]:
     deltas = [read_integer(part, "delta") for part in text.split(",")]
     return _delta("delta", deltas if len(deltas) > 1 else deltas[0])
 
 
-@_checked
+@converter
 def _read_backend(text: str) -> str:
     if text.lower() not in ("serial", "openmp", "cuda"):
         raise InputError(f"the backend must be one of serial, openmp, cuda, not {shown(text)}")
@@ -521,8 +517,7 @@ def _read_backend(text: str) -> str:
 class _Option(NamedTuple):
     flags: tuple[str, ...]
     help: str
-    read: Callable[[str], Any] | None = None  # None makes it a switch
-    metavar: str | None = None
+    arguments: Mapping[str, Any] = {"action": "store_true"}  # of argparse
     idle: str | None = None  # why it has no effect
 
     @property
@@ -546,47 +541,60 @@ _OPTIONS = (
     _Option(
         ("--atomic-writes",), "no effect", idle="scatters on a GPU write plain values, in any order"
     ),
-    _Option(("-b", "--backend"), "serial, openmp (default) or cuda", _read_backend, "NAME"),
+    _Option(
+        ("-b", "--backend"),
+        "serial, openmp (default) or cuda",
+        {"type": _read_backend, "metavar": "NAME"},
+    ),
     _Option(("-c", "--compress"), "renumber the pages that a pattern accesses consecutively"),
     _Option(
         ("-d", "--delta"),
         "distance between bases, or a list such as 8,0 (default 8)",
-        _read_delta,
-        "N",
+        {"type": _read_delta, "metavar": "N", "action": _DeltaAction},
     ),
     _Option(
         ("--dense-buffers",),
         "no effect",
         idle="each thread has its own dense buffer, unless a long pattern is divided",
     ),
-    _Option(("-e", "--boundary"), "take indices modulo this (default: off)", _at_least(0), "N"),
-    _Option(("-f", "--file"), "JSON file of configurations", str, "FILE"),
+    _Option(
+        ("-e", "--boundary"),
+        "take indices modulo this (default: off)",
+        {"type": _at_least(0), "metavar": "N"},
+    ),
+    _Option(("-f", "--file"), "JSON file of configurations", {"type": str, "metavar": "FILE"}),
     _Option(
         ("-g", "--pattern-gather"),
         "pattern to gather by (gs), inner pattern (multigather)",
-        _read_pattern,
-        "PATTERN",
+        {"type": _read_pattern, "metavar": "PATTERN"},
     ),
-    _Option(("-j", "--pattern-size"), "truncate the patterns", _at_least(1), "N"),
-    _Option(("-k", "--kernel"), f"{', '.join(_USED)} (default gather)", _checked(_kernel), "NAME"),
+    _Option(
+        ("-j", "--pattern-size"), "truncate the patterns", {"type": _at_least(1), "metavar": "N"}
+    ),
+    _Option(
+        ("-k", "--kernel"),
+        f"{', '.join(_USED)} (default gather)",
+        {"type": converter(_kernel), "metavar": "NAME"},
+    ),
     _Option(
         ("-l", "--count"),
         "gathers or scatters (default 1024, or 1 of more than 1024 indices)",
-        _at_least(1),
-        "N",
+        {"type": _at_least(1), "metavar": "N"},
     ),
     _Option(
         ("-m", "--shared-memory"),
         "on cuda: further shared memory of each block",
-        _at_least(0),
-        "BYTES",
+        {"type": _at_least(0), "metavar": "BYTES"},
     ),
-    _Option(("-n", "--name"), "label of the configuration", _checked(_name), "TEXT"),
+    _Option(
+        ("-n", "--name"),
+        "label of the configuration",
+        {"type": converter(_name), "metavar": "TEXT"},
+    ),
     _Option(
         ("-o", "--op"),
         "a number has no effect, a path is the results file",
-        _at_least(0),
-        "N|PATH",
+        {"type": _at_least(0), "metavar": "N|PATH"},
         idle="Spatter does not use it",
     ),
     _Option(
@@ -595,46 +603,59 @@ _OPTIONS = (
         "LAPLACIAN:dimension:order:size, RANDOM:length:high:seed, "
         "BASES:length:stride:count[:seed], indices such as 0,4,8, or a file of them: .npy, "
         "FILE.parquet:COLUMN, or text with one a line",
-        _read_pattern,
-        "PATTERN",
+        {"type": _read_pattern, "metavar": "PATTERN"},
     ),
     _Option(
         ("-r", "--runs"),
         "timed runs (default 10, or the file's; of one instance the usual placements)",
-        _at_least(1),
-        "N",
+        {"type": _at_least(1), "metavar": "N"},
     ),
     _Option(
         ("-s", "--random"),
         "seed of the data; without a value, the time",
-        _at_least(0, _INT32_MAX),
-        "SEED",
+        {
+            "type": _at_least(0, _INT32_MAX),
+            "metavar": "SEED",
+            "nargs": "?",
+            "const": _SEED_OF_CLOCK,
+        },
     ),
-    _Option(("-t", "--omp-threads"), "threads (default: all)", _at_least(1, _INT32_MAX), "N,..."),
+    _Option(
+        ("-t", "--omp-threads"),
+        "threads (default: all)",
+        {"type": _at_least(1, _INT32_MAX), "metavar": "N,..."},
+    ),
     _Option(
         ("-u", "--pattern-scatter"),
         "pattern to scatter by (gs), inner pattern (multiscatter)",
-        _read_pattern,
-        "PATTERN",
+        {"type": _read_pattern, "metavar": "PATTERN"},
     ),
-    _Option(("-v", "--verbosity"), "0 is quiet (default 1)", _at_least(0), "N"),
     _Option(
-        ("-w", "--wrap"), "number of dense blocks, used in turn (default 1)", _at_least(1), "N"
+        ("-v", "--verbosity"),
+        "0 is quiet (default 1)",
+        {"type": _at_least(0), "metavar": "N", "default": 1},
     ),
-    _Option(("-x", "--delta-gather"), "delta of gs's gather (default 8)", _read_delta, "N"),
-    _Option(("-y", "--delta-scatter"), "delta of gs's scatter (default 8)", _read_delta, "N"),
-    _Option(("-z", "--local-work-size"), "on cuda: threads per block", _at_least(0), "N"),
+    _Option(
+        ("-w", "--wrap"),
+        "number of dense blocks, used in turn (default 1)",
+        {"type": _at_least(1), "metavar": "N"},
+    ),
+    _Option(
+        ("-x", "--delta-gather"),
+        "delta of gs's gather (default 8)",
+        {"type": _read_delta, "metavar": "N", "action": _DeltaAction},
+    ),
+    _Option(
+        ("-y", "--delta-scatter"),
+        "delta of gs's scatter (default 8)",
+        {"type": _read_delta, "metavar": "N", "action": _DeltaAction},
+    ),
+    _Option(
+        ("-z", "--local-work-size"),
+        "on cuda: threads per block",
+        {"type": _at_least(0), "metavar": "N"},
+    ),
 )
-
-
-# Further arguments of argparse, by option.
-_EXTRA: dict[str, dict[str, Any]] = {
-    "delta": {"action": _DeltaAction},
-    "delta_gather": {"action": _DeltaAction},
-    "delta_scatter": {"action": _DeltaAction},
-    "random": {"nargs": "?", "const": _SEED_OF_CLOCK},
-    "verbosity": {"default": 1},
-}
 
 
 def add_options(
@@ -653,19 +674,11 @@ def add_options(
     readers : mapping, optional
         Converters by long option (``op``) that replace those for Spatter's values.
     """
-    readers = readers or {}
     group = parser.add_argument_group("Spatter's options")
+    types = {name: {"type": read} for name, read in (readers or {}).items()}
     for option in _OPTIONS:
-        if option.read is None:
-            group.add_argument(*option.flags, action="store_true", help=option.help)
-            continue
-        group.add_argument(
-            *option.flags,
-            type=readers.get(option.dest, option.read),
-            metavar=option.metavar,
-            help=option.help,
-            **_EXTRA.get(option.dest, {}),
-        )
+        arguments = {**option.arguments, **types.get(option.dest, {})}
+        group.add_argument(*option.flags, help=option.help, **arguments)
 
 
 def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
