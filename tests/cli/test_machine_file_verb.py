@@ -186,12 +186,15 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
 
 
 def test_loops_that_are_off_have_a_reason():
-    assert ecm._marks(False, False, 1.5, "") == "off: not explained"
-    assert ecm._marks(False, False, 0.7, "every column starts anew") == (
-        "off: every column starts anew"
-    )
-    assert ecm._marks(False, False, 1.2, "every column starts anew") == ""
-    assert ecm._marks(True, True, 1.5, "") == "fitted disturbed"
+    anew = "every column starts anew"
+    for fitted, ratio, reason, marks in (
+        (False, 1.5, "", ["off: not explained"]),
+        (False, 0.7, anew, [f"off: {anew}"]),
+        (False, 1.2, anew, []),
+        (True, 1.5, "", ["fitted", "disturbed"]),
+    ):
+        row = {"measured_over_predicted": ratio, "reason": reason}
+        assert ecm._marks({**row, "fitted": fitted, "disturbed": fitted}) == marks
 
 
 def test_ecm_refuses(host, tmp_path, capsys):
