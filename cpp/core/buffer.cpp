@@ -83,14 +83,14 @@ class SmallAddresses {
 
   // Inaccessible pages in a row; null if there are too few.
   std::byte* take(std::int64_t bytes) {
-    const std::int64_t wanted = bytes / base_page_B();
+    const std::int64_t wanted = bytes / page_B_;
     std::int64_t unused = 0;
     for (std::int64_t k = 0; k < pages_; ++k) {
       unused = used_[static_cast<std::size_t>(k)] ? 0 : unused + 1;
       if (unused < wanted) continue;
       const std::int64_t first = k + 1 - wanted;
       mark(first, wanted, true);
-      return begin_ + first * base_page_B();
+      return begin_ + first * page_B_;
     }
     return nullptr;
   }
@@ -99,7 +99,7 @@ class SmallAddresses {
 
   void give_back(std::byte* data, std::int64_t bytes) {
     reserve(data, bytes);
-    mark((data - begin_) / base_page_B(), bytes / base_page_B(), false);
+    mark((data - begin_) / page_B_, bytes / page_B_, false);
   }
 
  private:
@@ -111,13 +111,15 @@ class SmallAddresses {
     auto* data = static_cast<std::byte*>(region);
     constexpr auto kSize = static_cast<std::uintptr_t>(kBytes);
     begin_ = data + (kSize - reinterpret_cast<std::uintptr_t>(region) % kSize) % kSize;
-    pages_ = kBytes / base_page_B();
+    pages_ = kBytes / page_B_;
   }
 
   void mark(std::int64_t first, std::int64_t pages, bool used) {
     std::fill_n(used_.begin() + first, pages, used);
   }
 
+  // The system's, since buffers may outlive the description of a machine with other pages.
+  const std::int64_t page_B_ = sysconf(_SC_PAGESIZE);
   std::byte* begin_ = nullptr;
   std::int64_t pages_ = 0;
   std::array<bool, kBytes / 4096> used_{};

@@ -360,6 +360,24 @@ TEST_F(PoolTest, GivesSmallArraysAddressesWithinOneRange) {
   }
 }
 
+TEST_F(PoolTest, GivesSmallArraysThisRangeOnADescribedMachineWithLargePages) {
+  const auto range = [](const OneArray& array) {
+    return reinterpret_cast<std::uintptr_t>(array.data()) / static_cast<std::uintptr_t>(kMiB);
+  };
+  const OneArray before(team_of(1), {}, kMiB / 4);
+  MachineDescription machine;
+  machine.topology = "core:2 pu:1";
+  machine.page_B = 65536;
+  Topology::describe(machine);
+  {
+    const OneArray during(team_of(1), {}, 8192);
+    EXPECT_EQ(range(during), range(before));
+    EXPECT_NE(during.data(), before.data());
+  }
+  Arena::release_pool();
+  Topology::describe({});
+}
+
 TEST_F(PoolTest, GivesSmallArraysOtherAddressesIfTheRangeIsFull) {
   Arena arena(team_of(1), Placement{});
   std::vector<std::size_t> slots;
