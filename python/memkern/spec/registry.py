@@ -192,10 +192,10 @@ def _is_plain(value: object) -> bool:
 
 
 def shows_options_of(*kernels: str) -> Callable[[F], F]:
-    """Add kernels' options to signature and docstring of a function that passes them to builders.
+    """Add kernels' options to signature and docstring of a function that passes them on.
 
     Editors and notebooks complete them; `inspect.signature` returns them with types and defaults.
-    They are described as in the builders, and as in `Knobs` and `Stop`.
+    They are described as in their rows, and as in `Knobs` and `Stop`.
     """
 
     def show(function: F) -> F:

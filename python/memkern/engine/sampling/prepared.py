@@ -252,8 +252,10 @@ class Prepared:
             They can't be changed here.
         """
         knobs = self.case.knobs
-        asked = knobs.prefetchers == "off" or knobs.clock_limit or knobs.cache_ways
-        with settings.changed(self._changes() if asked and ranks().first_of_host else []):
+        if knobs.prefetchers != "off" and not knobs.clock_limit and not knobs.cache_ways:
+            yield
+            return
+        with settings.changed(self._changes() if ranks().first_of_host else []):
             ranks().gate()
             yield
             ranks().gate()
