@@ -289,7 +289,7 @@ FAULTS = (
     Fault("the kernel's part of events is always requested",
           "code._replace(kernel=False) for code", "code for code",
           "pytest test_events -k user_code"),
-    Fault("settings changed by every rank", "if asked and ranks().first_of_host", "if asked",
+    Fault("settings changed by every rank", " if ranks().first_of_host else []", "",
           "pytest test_settings -k ranks"),
     Fault("terms at the same bits", "placed |= (value >> taken & (1 << width) - 1) << first",
           "placed |= (value & (1 << width) - 1) << first",
