@@ -161,8 +161,10 @@ def of(device: object) -> Backend:
     InputError
         No backend has such a device.
     """
+    name, colon, number = str(device).partition(":")
     for backend in BACKENDS:
-        if re.fullmatch(backend.device + "(:[0-9]{1,3})?" * backend.is_accelerator, str(device)):
+        numbered = backend.is_accelerator and re.fullmatch("[0-9]{1,3}", number)
+        if name == backend.device and (numbered or not colon):
             return backend
     *known, last = (
         word for b in BACKENDS for word in (b.device, *[f"{b.device}:N"] * b.is_accelerator)

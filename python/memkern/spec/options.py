@@ -8,6 +8,7 @@ the column of the record by which comparisons distinguish cases.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -185,10 +186,15 @@ def _option(default: Any, help: str, **facts: Any) -> Any:
     return field(default=default, metadata={"option": Option(help, **facts)})
 
 
-def declared(table: Any) -> Iterator[Declared]:
-    """Yield every option of `Knobs` or `Stop`."""
-    for each in dataclasses.fields(table):
-        yield Declared(each.name, each.default, each.metadata["option"])
+def declared(table: Any) -> tuple[Declared, ...]:
+    """Return every option of `Knobs` or `Stop`."""
+    return _declared(table if isinstance(table, type) else type(table))
+
+
+@functools.cache
+def _declared(table: Any) -> tuple[Declared, ...]:
+    fields = dataclasses.fields(table)
+    return tuple(Declared(each.name, each.default, each.metadata["option"]) for each in fields)
 
 
 def _given(table: Knobs | Stop) -> Iterator[tuple[Declared, Any]]:

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -175,8 +175,7 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     """
     spec = spec_of(plain(kernel, "kernel"), plain(definition, "definition"))
     options = {name: plain(value, name) for name, value in options.items()}
-    options = _without_others(spec, options)
-    _check_options(spec, options)
+    options = _own_options(spec, options)
     inputs = given(spec, options)
     built = inputs.case() if spec.build is None else spec.build(inputs)
     if not all(map(_is_plain, options.values())):
@@ -258,24 +257,25 @@ def options_of(spec: KernelSpec) -> dict[str, Any]:
     return {**inputs, "dtype": spec.limits.dtypes[0], **labels, **fields, **spec.usual}
 
 
-def _without_others(spec: KernelSpec, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options without inputs of other kernels of the family that have no value.
+def _own_options(spec: KernelSpec, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a kernel, without inputs of its family's other kernels at no value.
 
     These are None or the default, so that one set of options serves all kernels of a family.
+
+    Raises
+    ------
+    InputError
+        The kernel does not have an option, or needs one that is missing.
     """
     known = options_of(spec)
-    kernels = of_family(spec.name.partition(".")[0]).values()
-    others = {row.name: row for each in kernels for row in each.inputs if row.name not in known}
-    return {
-        name: value
-        for name, value in options.items()
-        if name not in others or not (value is None or others[name].is_default(value))
-    }
-
-
-def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:
-    """Raise InputError for options that the kernel does not have, and for missing required ones."""
-    known = options_of(spec)
+    if options.keys() - known.keys():
+        kernels = of_family(spec.name.partition(".")[0]).values()
+        others = {row.name: row for each in kernels for row in each.inputs if row.name not in known}
+        options = {
+            name: value
+            for name, value in options.items()
+            if name not in others or not (value is None or others[name].is_default(value))
+        }
     for option in options:
         if option in ("alpha", "beta") and option not in known:
             raise InputError(f"kernel {spec.name!r} has no scalar {option}")
@@ -285,3 +285,4 @@ def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:
     for option, default in known.items():
         if default is REQUIRED and option not in options:
             raise InputError(f"kernel {spec.name!r} needs {option}")
+    return options
