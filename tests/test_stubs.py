@@ -92,7 +92,7 @@ def function(name: str) -> str:
     lines = [
         f"class {name}:",
         *(f"    {attribute(name, one)}" for one in own),
-        "    def __new__(  # type: ignore[misc]",
+        "    def __new__(  # type: ignore[misc]  # it returns a case",
     ]
     lines += [f"        {word}," for word in ("cls", *words)]
     return "\n".join([*lines, "    ) -> Case: ...\n"])

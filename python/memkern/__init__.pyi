@@ -232,7 +232,7 @@ class dw:
     lay_out = staticmethod(_dw.lay_out)
     measure = staticmethod(_dw.measure)
     take_back = staticmethod(_dw.take_back)
-    def __new__(  # type: ignore[misc]
+    def __new__(  # type: ignore[misc]  # it returns a case
         cls,
         lattice: Sequence[int],
         *,
@@ -821,7 +821,7 @@ class spmv:
     measure = staticmethod(_spmv.measure)
     multiply = staticmethod(_spmv.multiply)
     tune = staticmethod(_spmv.tune)
-    def __new__(  # type: ignore[misc]
+    def __new__(  # type: ignore[misc]  # it returns a case
         cls,
         matrix: Any,
         format: str = 'sell',

@@ -34,7 +34,7 @@ def kernel_table(records: Records = None, family: str = "") -> DataFrame:
     """
     from pandas import DataFrame
 
-    from memkern.spec.registry import case, definition_of, registry
+    from memkern.spec.registry import case, registry
 
     one_of(family, "family", ["", *(name.partition(".")[0] for name in registry())])
     specs = {
@@ -48,8 +48,7 @@ def kernel_table(records: Records = None, family: str = "") -> DataFrame:
             smallest = {"elements": 1}
         elif spec.counts.amos:
             smallest = {"iters": 1, "threads": 1}
-        definition = definition_of(spec) or "paper"
-        known = case(spec.kernel, definition=definition, **smallest) if smallest else None
+        known = case(name, **smallest) if smallest else None
         rows.append(
             {
                 "kernel": name,

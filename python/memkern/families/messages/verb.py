@@ -10,7 +10,7 @@ from typing import Any
 
 from memkern.cli.measuring import exit_code, measure
 from memkern.cli.options import MEASURE, each, measuring_options, verb
-from memkern.cli.tables import CASE, Record, Table, cell, kernel_of, plus_minus
+from memkern.cli.tables import CASE, MEDIAN, Record, Table, cell, kernel_of
 from memkern.cli.verbs import input_cases, input_options, kernel_option, requested_kernels
 from memkern.errors import InputError
 from memkern.families.messages import pairs
@@ -43,7 +43,7 @@ _TABLE = Table(
         cell("latency us", ">10.3f", value=lambda record: record["ns_per_access"] / 1e3),
         cell("messages_per_second", ">11.4g", "messages/s"),
         cell("bandwidth_GBps", ">8.3f", "GB/s"),
-        cell("±%", ">5", value=lambda record: plus_minus(record, "median")),
+        MEDIAN,
     )
 )
 
