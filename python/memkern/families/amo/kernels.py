@@ -332,7 +332,8 @@ def _amo(given: Given) -> Case:
         index_dtype=("int64" if given.dtype.endswith("64") else "int32") if drawn else "",
         template_variant=f"{given.primitive}/{given.order}/{returns}",
         columns=columns,
-    ).with_(threads=threads)
+        fixed={"threads": threads},
+    )
 
 
 def _returns(given: Given, pattern: str) -> str:

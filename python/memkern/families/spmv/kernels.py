@@ -213,7 +213,8 @@ def _product(given: Given) -> Case:
             "C": chunk,
             "sigma": block,
         },
-    ).with_(**({"unroll": own["mve"]} if own["mve"] else {}))
+        fixed={"unroll": own["mve"]} if own["mve"] else None,
+    )
 
 
 def as_csr(case: Case) -> csr_array:
