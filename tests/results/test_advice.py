@@ -15,6 +15,7 @@ from memkern.machine.caches import PUBLISHED_LATENCIES
 from memkern.models import answers
 from memkern.results import hosts
 from memkern.results.advice import ADVICE, advised
+from memkern.spec import registry
 from memkern.studies import doctor_findings
 
 # A record without anything that is advised.
@@ -77,7 +78,7 @@ def test_no_other_advice_names_options():
         assert not re.findall(r" --[a-z]+", inspect.getsource(module))
 
 
-def test_advice_that_nothing_follows_is_left_out():
+def test_advice_that_nothing_follows_is_left_out(monkeypatch):
     every = NOTHING | {column: value for one in HAS.values() for column, value in one[0].items()}
     every |= {"threads": 4, "bound": "memory", "roofline_min_fraction": 0.3}
     assert answers.limit_sentence([every], MACHINE).endswith("30% of the roofline by here")
@@ -85,6 +86,8 @@ def test_advice_that_nothing_follows_is_left_out():
     # Software prefetches have no effect on chains of loads.
     chase = {**NOTHING, "kernel": "latency.chase"}
     assert advised("try ", ["prefetch", "huge pages"], [chase]) == "try --pages thp"
+    # It imports the kernels of no other family, which would take long in each busy run.
+    monkeypatch.setattr(registry, "family_modules", None)
     # One of several records lacks it.
     assert (
         advised("try ", ["huge pages"], [NOTHING, every], ["a", "b"]) == "try --pages thp, a or b"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from memkern.machine.environment import cpu_list
-from memkern.spec.registry import registry
+from memkern.spec.registry import of_family
 
 ADVICE: dict[str, tuple[str, str, Callable[[Mapping[Any, Any]], bool]]] = {
     "more threads": (
@@ -84,7 +84,8 @@ def advised(
     idle = [
         (record, spec.limits.all_idle_knobs if spec else ())
         for record in records
-        for spec in [registry().get(str(record.get("kernel")))]
+        for kernel in [str(record.get("kernel"))]
+        for spec in [of_family(kernel.partition(".")[0]).get(kernel)]
     ]
     texts = [
         text
