@@ -1,5 +1,7 @@
-"""Cases measured in turns, whose times are added to their records."""
+"""Cases measured in turns: those whose times are added to records, and those tried with a base."""
 
+import math
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +12,9 @@ import pytest
 import memkern as mk
 from memkern.errors import InputError
 from memkern.results.ratios import ratio, turns_of
-from memkern.studies import ratios
+from memkern.studies import turns
 from memkern.studies.ratios import add_turns
+from memkern.studies.turns import Trial, take_turns
 
 RATE = "bandwidth_GBps"
 ONE, TWO, FOUR = (f"UNIFORM:8:{stride}" for stride in (1, 2, 4))
@@ -32,7 +35,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
 
     def use(refused: str = "", most_turns: int = 10**6) -> list[list[str]]:
         seen: list[list[str]] = []
-        ready = ratios.ready
+        ready = turns.ready
 
         def placed(case: mk.Case) -> Any:
             if case.input_columns["pattern"] == refused:
@@ -49,8 +52,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
             stop = "interrupted" if len(seen) > most_turns else "budget"
             return SimpleNamespace(seconds=seconds, stop=stop)
 
-        monkeypatch.setattr(ratios, "ready", placed)
-        monkeypatch.setattr(ratios, "take_samples", samples)
+        monkeypatch.setattr(turns, "ready", placed)
+        monkeypatch.setattr(turns, "take_samples", samples)
         return seen
 
     return use
@@ -115,3 +118,78 @@ def test_real_samples_give_a_ratio(cases):
     first, second, _ = results.records
     found = ratio(second, first, RATE)
     assert found.in_turns and found.value > 0 and found.half_width > 0
+
+
+def trial_of(case: mk.Case, **options: Any) -> Trial:
+    return Trial(case, case.input_columns["pattern"], **options)
+
+
+def test_trials_are_begun_in_their_order_and_end_when_they_are_decided(
+    cases, scripted, monkeypatch
+):
+    seen = scripted()
+    # As many as fit in memory together with the base.
+    monkeypatch.setattr(turns, "memory_left", lambda: (10 * 100, math.inf))
+    monkeypatch.setattr(turns, "_MEMORY_SHARE", 0.2)
+    base, *others = cases
+    trials = [trial_of(one) for one in others]
+    told: list[None] = []
+    assert not take_turns(base, trials, math.inf, 100, lambda: told.append(None))
+    every = [name for turn in seen for name in turn]
+    # Three placements of three turns each.
+    assert [name for name in every if name != ONE] == [TWO] * 9 + [FOUR] * 9
+    assert len(told) == 6 and every.count(ONE) == 18
+    seen.clear()
+    monkeypatch.setattr(turns, "memory_left", lambda: (10**9, math.inf))
+    trials = [trial_of(one, work=2.0) for one in others]
+    take_turns(base, trials, math.inf, 100)
+    assert {len(one) for one in seen} == {3} and len(seen) == 9
+    for one in trials:
+        effect, half = one.estimate()
+        expected = TIMES_S[one.subject] / TIMES_S[ONE] / 2
+        assert math.exp(effect) == pytest.approx(expected) and half < 0.02
+
+
+def test_trials_that_can_not_be_placed_are_removed(cases, scripted):
+    seen = scripted(refused=TWO)
+    base, *others = cases
+    trials = [trial_of(one) for one in others]
+    assert not take_turns(base, trials, math.inf, 100)
+    assert [one.subject for one in trials] == [FOUR]
+    assert len(trials[0].placements) == 3 and {*seen[0]} == {ONE, FOUR}
+
+
+def test_a_trial_is_undecided_until_its_interval_is_narrow_or_it_is_not_faster(cases):
+    def with_ratios(spread: float, middle: float, **options: Any) -> Trial:
+        one = trial_of(cases[0], **options)
+        for _ in range(4):
+            one.add(np.exp([middle - spread, middle + spread]), [1.0, 1.0])
+        return one
+
+    assert with_ratios(0.1, -0.5).undecided
+    assert not with_ratios(0.001, -0.5).undecided
+    assert not with_ratios(0.1, 0.5).undecided
+    assert with_ratios(0.1, 0.5, is_rough=True).undecided
+    assert not with_ratios(0.03, 0.5, is_rough=True).undecided
+    few = trial_of(cases[0], guess=0.25)
+    assert few.undecided and few.estimate() == (0.25, 0.0)
+    few.add([0.5, 0.5], [1.0, 1.0])
+    assert few.undecided and few.estimate() == (pytest.approx(math.log(0.5)), 0.0)
+    wide = with_ratios(1.0, -0.5)
+    while wide.undecided:
+        wide.add([0.5, 2.0], [1.0, 1.0])
+    assert len(wide.placements) == 40
+
+
+def test_the_time_and_ctrl_c_end_trials(cases, scripted):
+    base, *others = cases
+    scripted()
+    trials = [trial_of(one) for one in others]
+    assert not take_turns(base, trials, time.perf_counter() - 1.0, 100)
+    assert [one.placements for one in trials] == [[], []]
+    scripted(most_turns=4)
+    assert take_turns(base, trials, math.inf, 100)
+    assert [len(one.placements) for one in trials] == [1, 1]
+    scripted(most_turns=2)
+    with pytest.raises(KeyboardInterrupt):
+        take_turns(base, [trial_of(one) for one in others], math.inf, 100)

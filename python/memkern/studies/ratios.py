@@ -1,8 +1,7 @@
 """Cases measured in turns, for their ratios (see `memkern.results.ratios`).
 
-In each round a group of cases is placed anew, and its cases are sampled in a few turns, each in
-random order and for 10 ms, so that the samples of a turn are of one state of the host. Groups are
-measured in rounds as well, until the ratios are narrow or the time is over.
+Groups of cases are placed in rounds and sampled in turns (see `memkern.studies.turns`), until the
+ratios are narrow or the time is over.
 """
 
 from __future__ import annotations
@@ -16,36 +15,17 @@ from typing import Any
 import numpy as np
 
 from memkern import small
-from memkern.engine.public import ALL_B, in_rounds, ranks, ready, take_samples
-from memkern.errors import InputError
-from memkern.extension import _memkern
+from memkern.engine.public import in_rounds, ranks
 from memkern.formats import ResultSet
 from memkern.machine.environment import now
 from memkern.progress import announce
 from memkern.results.ratios import TURNS, in_turns, turns_of
 from memkern.spec.case import Case
-from memkern.studies.comparison_worker import short
+from memkern.studies.turns import as_measured, times_in_turns
 
-_TURNS = 3  # in a placement
 _LEAST, _MOST = 4, 40  # placements; at least 4 regardless of the time
 _LOOKS = (10, 14, 20, 28)  # placements after which a group may be narrow enough
 _NARROW = 0.015  # half-width of ratios that need no more placements
-
-
-def _placement(cases: Sequence[Case], rng: random.Random) -> list[list[float]]:
-    """Place all cases, and return their times in turns, each of all cases in random order."""
-    every = range(len(cases))
-    prepared = {k: ready(short(cases[k])) for k in rng.sample(every, len(every))}
-    for one in prepared.values():
-        one.set_steady_inputs()
-    turns: list[list[float]] = [[] for _ in every]
-    for _ in range(_TURNS):
-        for k in rng.sample(every, len(every)):
-            samples = take_samples(prepared[k])
-            if samples.stop == "interrupted":
-                raise KeyboardInterrupt
-            turns[k].append(float(samples.seconds[:, 0].min()))
-    return turns
 
 
 def add_turns(
@@ -89,21 +69,14 @@ def add_turns(
     todo, times = [*range(len(every))], [list[list[list[float]]]() for _ in every]
 
     def place(k: int) -> None:
-        chosen = [
-            known[one["case_id"]].with_(variant=one["variant"], isa=one["isa"]) for one in every[k]
-        ]
-        try:
-            times[k].append(_placement(chosen, rng))
-        except (InputError, MemoryError):
+        placed = times_in_turns([as_measured(known[one["case_id"]], one) for one in every[k]], rng)
+        if not placed:
             todo.remove(k)  # not possible here, or no longer
-        else:
-            base, *others = np.swapaxes(times[k], 0, 1)
-            if len(base) in _LOOKS and all(
-                in_turns(one, base).half_width <= _NARROW for one in others
-            ):
-                todo.remove(k)
-        # Otherwise the next placement would get the same memory.
-        _memkern.release_memory(ALL_B)
+            return
+        times[k].append(placed)
+        base, *others = np.swapaxes(times[k], 0, 1)
+        if len(base) in _LOOKS and all(in_turns(one, base).half_width <= _NARROW for one in others):
+            todo.remove(k)
 
     in_rounds(
         place,

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from memkern import checks
 from memkern.engine.public import Measurement, in_rounds, measure, prepare, to_result_set
 from memkern.errors import InputError
-from memkern.extension import _memkern
 from memkern.formats import ResultSet
 from memkern.host.environment import machine_environment
 from memkern.progress import announce
 from memkern.results.ratios import TURNS, ratio
 from memkern.spec.case import Case, does_nothing
 from memkern.studies.ratios import add_turns
+from memkern.studies.turns import Trial, as_measured, take_turns
 
 Choice = Mapping[str, Any]
-_Round = dict[int, float]
-"""Logarithms of the shortest times of the choices."""
 
-_ROUNDS = 3
-_SAMPLED = 0.75  # share of the time of a trial
-_OF_SEVERAL = ("chunk", "balance")  # options without effect on one thread
+_BRIEF = 0.25  # share of the time of a trial for its record
 _TURNS = 4  # time in turns, in times of a last measurement
 TUNED_ON_DEVICE: dict[str, tuple[Any, ...]] = {
     "unroll": (0, 1, 2, 4, 8),
@@ -75,7 +70,6 @@ def tune(
     InputError
         If the budget is not a positive number, or a knob of `knobs` has no effect on the kernel.
     """
-    check_budget(budget_s)
     steps: dict[str, Sequence[Choice]] = {"variant": _variants(case)}
     for knob, values in (usual_knobs(case) if knobs is None else knobs).items():
         if knob in case.idle_knobs:
@@ -87,7 +81,9 @@ def tune(
 def usual_knobs(case: Case) -> dict[str, tuple[Any, ...]]:
     """Return the values that are tried by default, by knob: those that affect the kernel."""
     tuned = TUNED if case.knobs.backend.on_processors else TUNED_ON_DEVICE
-    return {knob: values for knob, values in tuned.items() if knob not in case.idle_knobs}
+    # Chunks have no effect on one thread.
+    idle = (*case.idle_knobs, *["chunk"] * (case.knobs.threads == 1))
+    return {knob: values for knob, values in tuned.items() if knob not in idle}
 
 
 def gain_of(search: ResultSet) -> str:
@@ -98,26 +94,20 @@ def gain_of(search: ResultSet) -> str:
     return f"the best is {ratio(best, base).text()} times as fast as the first case"
 
 
-def check_budget(budget_s: float) -> None:
-    """Raise InputError if the seconds of a search are not a positive number."""
-    checks.number(budget_s, "budget_s", checks.LEAST)
-
-
 def search(
     build: Callable[..., Case],
     chosen: Choice,
     steps: Mapping[str, Sequence[Choice]],
     budget_s: float,
     *,
-    extra: Callable[[Choice], Mapping[str, Any]] | None = None,
+    extra: Callable[[Choice], Mapping[str, Any]] = lambda _: {},
     progress: Callable[[float], object] | None = None,
 ) -> tuple[Case, ResultSet]:
     """Vary one option after another, with the best values so far for the others.
 
-    The values of an option are tried in rounds, each in random order, and compared by their
-    shortest times in the same rounds. At the end the first case and those of the first and of the
-    last two steps are measured in turns: the best is the earliest that is not slower than the
-    fastest.
+    The values of an option are measured briefly, then in turns with the best ones so far, of which
+    those are kept that are faster by more than the interval of the ratio. At the end the first case
+    is measured in turns with the best one, which is the first one itself if that is not slower.
 
     Parameters
     ----------
@@ -141,25 +131,22 @@ def search(
     best : Case
     search : ResultSet
         As returned by `tune`.
+
+    Raises
+    ------
+    InputError
+        The budget is not a positive number.
     """
-    trials = sum(len(choices) + 1 for choices in steps.values())
-    announce(f"searching through {trials} values of options", budget_s)
-    found = _Search(build, chosen, trials, budget_s, extra or (lambda _: {}))
-
-    def step(name_and_choices: tuple[str, Sequence[Choice]]) -> None:
-        if time.perf_counter() <= found.end_s:
-            found.step(*name_and_choices)
-            if progress is not None:
-                progress(1 - max(found.end_s - time.perf_counter(), 0.0) / budget_s)
-
+    checks.number(budget_s, "budget_s", checks.LEAST)
+    found = _Search(build, chosen, steps, budget_s, extra, progress or (lambda _: None))
     interrupted = in_rounds(
-        step,
-        list(steps.items()),
+        found.step,
+        [*steps.items()],
         rounds=1,
         after=lambda _: found.finish(),
         kept=lambda: found.done,
     )
-    return build(**found.chosen), to_result_set(found.done, interrupted)
+    return build(**found.kept[-1]), to_result_set(found.done, interrupted)
 
 
 class _Search:
@@ -169,103 +156,83 @@ class _Search:
         self,
         build: Callable[..., Case],
         chosen: Choice,
-        trials: int,
+        steps: Mapping[str, Sequence[Choice]],
         budget_s: float,
         extra: Callable[[Choice], Mapping[str, Any]],
+        progress: Callable[[float], object],
     ) -> None:
-        self._build, self.chosen, self._extra = build, chosen, extra
-        self._last_s = min(build(**chosen).stop.usual_s, budget_s / 12)
+        self._build, self._extra, self._progress = build, extra, progress
+        trials = sum(len(choices) + 1 for choices in steps.values())
+        announce(f"searching through {trials} values of options", budget_s)
+        self._budget_s, self._last_s = budget_s, min(build(**chosen).stop.usual_s, budget_s / 12)
         self._trial_s = (budget_s - (_TURNS + 2) * self._last_s) / trials
-        self.end_s = time.perf_counter() + trials * self._trial_s
-        self._machine, self._order = machine_environment(), random.Random(0)
+        self._end_s = time.perf_counter() + trials * self._trial_s
+        self._machine = machine_environment()
         self.done: list[Measurement] = []
-        self._path: list[Choice] = []  # the first values, and those that steps kept
-        self._turns: dict[str, str] = {}
+        self._known: dict[str, Measurement] = {}
+        self.kept = [chosen]  # the first values, and those that were faster
 
-    def _measured(self, choice: Choice, step: str, repeat: int = 0, **knobs: Any) -> Measurement:
-        case = self._build(**choice).with_(**knobs)
-        turns = self._turns.get(case.identity(), "")
+    def _measured(self, choice: Choice, step: str, turns: str = "", **knobs: Any) -> Measurement:
         columns = {"tune_step": step, TURNS: turns, **self._extra(choice)}
-        self.done.append(measure(case, repeat=repeat, extra=columns, machine=self._machine))
+        case = self._build(**choice).with_(**knobs)
+        self.done.append(measure(case, extra=columns, machine=self._machine))
         if self.done[-1].record["stop"] == "interrupted":
             raise KeyboardInterrupt
         return self.done[-1]
 
-    def _available(self, choices: Sequence[Choice]) -> list[Choice]:
-        """Return the values of a step, and the best so far, of different cases."""
-        found: dict[str, Choice] = {}
+    def _trials(self, name: str, choices: Sequence[Choice]) -> list[Trial]:
+        """Return the best values so far and those of a step, each measured once."""
+        brief: dict[str, Any] = {"budget_s": _BRIEF * self._trial_s, "placements": 1}
+        trials: dict[str, Trial] = {}
         for choice in (*([{}] if self.done else []), *choices):
-            with contextlib.suppress(InputError, MemoryError):
-                one = {**self.chosen, **choice}
-                found.setdefault(self._build(**one).identity(), one)
-        return list(found.values())
+            with suppress(InputError, MemoryError):
+                values = {**self.kept[-1], **choice}
+                case = self._build(**values)
+                one = case.identity()
+                if one not in self._known:
+                    self._known[one] = self._measured(values, name, **brief)
+                if self._known[one].valid and one not in trials:
+                    record = self._known[one].record
+                    base = self._known[next(iter(trials), one)].record
+                    own = math.log(record["time_min_s"] / base["time_min_s"])
+                    trials[one] = Trial(as_measured(case, record), values, guess=own)
+        return [*trials.values()]
 
-    def step(self, name: str, choices: Sequence[Choice]) -> None:
-        """Vary one option, and keep its fastest value."""
-        case = self._build(**self.chosen)
-        threads = case.knobs.threads or len(_memkern.topology()["units"])
-        if name in _OF_SEVERAL and case.working_threads(threads) == 1:
-            return
-        tried = self._available(choices)
-        rounds: list[_Round] = []
-        brief = {"budget_s": _SAMPLED * self._trial_s / _ROUNDS, "placements": 1}
-
-        def try_one(position: int) -> None:
-            with contextlib.suppress(InputError, MemoryError):
-                one = self._measured(tried[position], name, len(rounds) - 1, **brief)
-                rounds[-1][position] = math.log(one.record["time_min_s"]) if one.valid else math.inf
-
-        def begin(number: int) -> Sequence[int]:
-            """Return the places of the choices that were available in the first round."""
-            rounds.append({})
-            todo = range(len(tried)) if number == 0 else sorted(rounds[0])
-            return self._order.sample(todo, len(todo))
-
-        in_rounds(
-            try_one,
-            begin,
-            rounds=_ROUNDS,
-            end_s=min(self.end_s, time.perf_counter() + self._trial_s * (len(choices) + 1)),
-            least=1,
-            kept=lambda: False,
-        )
-        complete = [one for one in rounds if one.keys() == rounds[0].keys()]
-        if rounds and rounds[0]:
-            fastest = min(rounds[0], key=lambda k: sum(one[k] for one in complete))
-            first = [self.chosen] * (self.chosen in [tried[k] for k in rounds[0]])
-            self.chosen = tried[fastest]
-            self._path = [*(self._path or first), self.chosen]
+    def step(self, name_and_choices: tuple[str, Sequence[Choice]]) -> bool:
+        """Vary one option, and keep its fastest value; return whether that was interrupted."""
+        name, choices = name_and_choices
+        begins, begin_s = not self.done, time.perf_counter()
+        trials = self._trials(name, choices) if begin_s <= self._end_s else []
+        if not trials:
+            return False
+        until_s = min(self._end_s, begin_s + self._trial_s * (len(choices) + 1))
+        base_B = int(self.done[-1].record["footprint_B"])
+        interrupted = take_turns(trials[0].case, trials[1:], until_s, base_B)
+        fastest = min(trials, key=lambda one: sum(one.estimate()))
+        if begins and self.kept[0] not in [one.subject for one in trials]:
+            self.kept.clear()
+        self.kept.append(fastest.subject)
+        self._progress(1 - max(self._end_s - time.perf_counter(), 0.0) / self._budget_s)
+        return interrupted
 
     def finish(self) -> None:
-        """Compare what the steps kept in turns, and measure the first and the best case again.
-
-        The best is the first that is not slower than the fastest; of cases that can't be measured
-        in turns it is the last one.
-        """
-        kept = {self._build(**one).identity(): one for one in self._path}
-        names = [*list(kept)[:2], *list(kept)[2:][-2:]]
-        results = to_result_set(self.done)
-        group = {one["case_id"]: one for one in results if one["case_id"] in names}
-        cases = [self._build(**kept[name]) for name in names]
-        if add_turns(results, cases, [[group[name] for name in names]], _TURNS * self._last_s):
-            self._turns = {one["case_id"]: one[TURNS] for one in results}
-            first = group[names[0]]
-            fastest = max(group.values(), key=lambda one: ratio(one, first).value)
-            lost = {name: ratio(fastest, group[name]) for name in names}
-            equal = [name for name, one in lost.items() if one.value <= 1 or not one.decided]
-            self.chosen = kept[equal[0]]
-        if self._path and self.chosen != self._path[0]:
-            self._measured(self._path[0], "base", budget_s=self._last_s)
-        self._measured(self.chosen, "best", budget_s=self._last_s)
+        """Compare the first and the best case in turns, and measure both again."""
+        ends = {self._build(**one).identity(): one for one in (self.kept[0], self.kept[-1])}
+        results = to_result_set([self._known[one] for one in ends if one in self._known])
+        pair = [one for one in results if one["case_id"] in ends]
+        cases = [self._build(**one) for one in ends.values()]
+        if add_turns(results, cases, [pair], _TURNS * self._last_s):
+            gain = ratio(pair[1], pair[0])
+            if gain.value <= 1 or not gain.decided:
+                ends.popitem()
+                self.kept = self.kept[:1]
+        turns = {one["case_id"]: one[TURNS] for one in pair}
+        for step, (one, choice) in zip(("base", "best")[-len(ends) :], ends.items(), strict=True):
+            self._measured(choice, step, turns.get(one, ""), budget_s=self._last_s)
 
 
 def _variants(case: Case) -> list[dict[str, str]]:
-    knobs = case.knobs
-    candidates = [
-        (variant, isa)
-        for variant, isa in prepare(case).native.candidates()
-        if knobs.variant in ("best", variant) and knobs.isa in ("best", isa)
-    ]
-    if not knobs.backend.on_processors:
-        return [{"variant": variant} for variant, _ in candidates]
-    return [{"variant": variant, "isa": isa} for variant, isa in candidates]
+    names = ("variant", "isa") if case.knobs.backend.on_processors else ("variant",)
+    every = [dict(zip(names, one, strict=False)) for one in prepare(case).native.candidates()]
+    own = {name: getattr(case.knobs, name) for name in names}
+    return [one for one in every if all(own[name] in ("best", one[name]) for name in names)]

@@ -24,7 +24,7 @@ from memkern.families.spmv.kernels import spmv as case
 from memkern.families.spmv.model import FORMATS, SpmvModel
 from memkern.formats import ResultSet
 from memkern.spec.case import Case
-from memkern.studies.tune import check_budget, search
+from memkern.studies.tune import search
 
 __all__ = ["FORMATS", "Product", "SpmvModel", "case", "convert", "measure", "multiply", "tune"]
 
@@ -261,7 +261,6 @@ def tune(
     """
     from memkern.inputs import matrices
 
-    check_budget(budget_s)
     label, plain = matrices.build(matrix, options.get("seed", 0))
     rows = plain.shape[0]
     steps: dict[str, list[dict[str, Any]]] = {
@@ -272,7 +271,8 @@ def tune(
         # Not available for matrices that are not square.
         "move_columns": [{"move_columns": m} for m in (False, True)],
         "mve": [{"mve": u} for u in (0, *MVE)],
-        "balance": [{"balance": b} for b in BALANCES],
+        # Without effect on one thread.
+        "balance": [{"balance": b} for b in BALANCES if options.get("threads") != 1],
         "rcm": [{"rcm": r} for r in (False, True)],
         "prefetch": [{"prefetch": d} for d in (0, 16, 64, 256)],
     }
