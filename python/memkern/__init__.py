@@ -53,6 +53,7 @@ _NAMES = {
     "studies.corun": ("corun",),
     "studies.describe": ("describe",),
     "studies.doctor": ("doctor",),
+    "studies.explain": ("explain",),
     "studies.machine_file": ("measure_machine",),
     "studies.interleaved": ("compare_runs",),
     "engine.public": ("Measurement", "Prepared", "apply", "measure", "prepare", "sweep", "vary"),

@@ -44,6 +44,7 @@ from memkern.spec.registry import registry as registry
 from memkern.studies.corun import corun as corun
 from memkern.studies.describe import describe as describe
 from memkern.studies.doctor import doctor as doctor
+from memkern.studies.explain import explain as explain
 from memkern.studies.interleaved import compare_runs as compare_runs
 from memkern.studies.machine_file import measure_machine as measure_machine
 from memkern.studies.scaling import scaling as scaling
@@ -73,6 +74,7 @@ __all__ = [
     "doctor",
     "dw",
     "efficiencies",
+    "explain",
     "fit_t0_wmax",
     "fleet",
     "gather",

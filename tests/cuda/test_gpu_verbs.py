@@ -139,3 +139,19 @@ def test_the_command_line_measures_on_a_gpu(capsys, tmp_path):
     assert main(["info"]) == 0
     out = capsys.readouterr().out
     assert "cuda:0" in out and "an empty kernel takes" in out and "openmp, cuda" in out
+
+
+@pytest.mark.parametrize(
+    "case, names",
+    [
+        (lambda: mk.stream("triad", 2**10, device="cuda:0"), {"--block-threads 64", "data in L2"}),
+        (
+            lambda: mk.transfers("to_device", size_B=2**12, memory="pageable", device="cuda:0"),
+            {"pinned memory of the host"},
+        ),
+    ],
+)
+def test_cases_on_a_gpu_are_explained_by_experiments_of_gpus(case, names):
+    found = mk.explain(case(), seconds=1)
+    known = {one.name for one in found.tried} | {*found.left_out}
+    assert names <= known and not {"one thread", "huge pages", "data in L1"} & known

@@ -6,8 +6,9 @@ import copyreg
 import dataclasses
 import functools
 import inspect
+import json
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -188,6 +189,46 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (str, bool, int, float))
+
+
+def request_of(case: Case) -> dict[str, Any]:
+    """Return the options by which `case` builds a case, also those that were changed later."""
+    given = {**(case.request or {})}
+    for part in (case.knobs, case.stop):
+        for name, default, _ in declared(part):
+            if name in given or getattr(part, name) != default:
+                given[name] = getattr(part, name)
+    return given
+
+
+def rebuilt(original: Case, **changes: Any) -> Case:
+    """Build a case again, but for some of its options.
+
+    Raises
+    ------
+    InputError
+        It was built from arrays.
+    """
+    if original.request is None:
+        raise InputError(f"{original.spec.name} was built from arrays")
+    return case(original.spec.name, **{**request_of(original), **changes})
+
+
+def case_of_record(record: Mapping[str, Any]) -> Case:
+    """Build the case of a record again.
+
+    Raises
+    ------
+    InputError
+        It was built from arrays, or by a version of memkern with another definition.
+    """
+    name = f"case {record.get('case_id')} of {record.get('kernel')}"
+    if not record.get("request"):
+        raise InputError(f"{name} was built from arrays, which are not in the record")
+    built = case(record["kernel"], **json.loads(record["request"]))
+    if built.identity() != record["case_id"]:
+        raise InputError(f"{name} is another one in this version of memkern, or on this machine")
+    return built
 
 
 def shows_options_of(*kernels: str) -> Callable[[F], F]:

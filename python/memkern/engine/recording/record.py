@@ -24,7 +24,7 @@ from memkern.machine.caches import MEMORY, data_caches, ends, level_of
 from memkern.spec.case import Case
 from memkern.spec.columns import in_order
 from memkern.spec.kernel import Ceilings, Check, Transfer
-from memkern.spec.registry import definition_of, find
+from memkern.spec.registry import definition_of, find, request_of
 
 LAUNCH, DEVICE_LAUNCH = "launch", "launch on a device"
 CEILINGS, DEVICE_CEILINGS = "ceilings", "ceilings of a device"
@@ -68,6 +68,8 @@ def needs_of(case: Case, threads: int, invocations: Callable[[], int]) -> list[N
 
 # An invocation shorter than this many empty ones also gets a time without the launch.
 _SHORT_LAUNCHES = 10
+# Columns of records without an explanation (see `memkern.studies.explain`).
+_NOT_EXPLAINED: dict[str, Any] = {"cause": "", "cause_share": math.nan, "explained_by": ""}
 # Values of the roofline columns before a roofline is added, or without one.
 _NO_ROOFLINE: dict[str, Any] = {
     "machine_file": "",
@@ -155,6 +157,7 @@ def measurement_of(
             **last.samples.device,
             **_energy_columns(case, taken.energy, times["time_median_s"]),
             **(counted if column == 0 else {}),
+            **_NOT_EXPLAINED,
             **(extra or {}),
             **(_NO_ROOFLINE if case.knobs.backend.on_processors else {}),
         }
@@ -257,6 +260,7 @@ def _identity_columns(
         "definition": definition_of(case.spec),
         "name": case.labels.get("name", ""),
         "suite": case.labels.get("suite", ""),
+        "request": "" if case.request is None else json.dumps(request_of(case)),
         **which,
         "case_columns": " ".join(which),
         **(derived(case) if derived else {}),
