@@ -370,6 +370,7 @@ def test_the_only_other_block_in_a_docstring_is_a_sweep(folder):
 COMMON = {
     *("output", "json", "threads", "pin", "pages", "isa", "variant", "dtype", "device", "runs"),
     *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet", "machine"),
+    "explain",
 }
 NOT_MEASURING = {
     *("info", "columns", "export", "fit", "figure", "table", "compare fleet", "report gallery")

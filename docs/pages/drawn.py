@@ -26,6 +26,7 @@ _RECORDS = {
     "dw-energy": ("test_plots_dw_energy", "energies_of()"),
     "ecm": ("test_ecm_figures", "records()"),
     "energy": ("test_energy", "rows()"),
+    "explanation": ("test_explanation_figure", "everything()"),
     "fleet": ("test_fleet_figure", "two_machines()"),
     "gpu-blocks": ("test_blocks", "everything()"),
     "latency-": ("test_plots_latency", "sampled(INPUTS['own'])"),

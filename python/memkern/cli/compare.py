@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _OF_COMPARISON = (
     "runs", "precision", "budget", "repeats", "output", "json", "resume", "force", "quiet",
     "openmetrics",
+    "explain",
 )  # fmt: skip
 _OF_RUNS = ("a", "b", "a_python", "b_python", "pairs", "seconds", "seed")
 

@@ -11,11 +11,20 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern import progress, statistics
-from memkern.cli.options import GOOD, INTERRUPTED, INVALID, QUICK_S, refuse, refuse_idle, taken
+from memkern.cli.options import (
+    EXPLAIN_S,
+    GOOD,
+    INTERRUPTED,
+    INVALID,
+    QUICK_S,
+    refuse,
+    refuse_idle,
+    taken,
+)
 from memkern.cli.tables import STREAMS, Table, marks, scope_of, varying
 from memkern.errors import InputError
 from memkern.machine.caches import level_of
@@ -262,6 +271,11 @@ def measure(  # noqa: C901
             turns_s = len(groups) * (_QUICK_TURNS_S if args.quick else _TURNS_S)
             if add_turns(results, cases, groups, turns_s) and args.output:
                 results.save(args.output)
+    if args.explain and not results.interrupted:
+        known = {case.identity(): case for case in cases}
+        explain_records(results, known, args, QUICK_S if args.quick else EXPLAIN_S)
+        if args.output:
+            results.save(args.output)
     tell_host(results, args.quiet)
     if args.openmetrics and ranks().number == 0:
         from memkern.models.answers import is_healthy
@@ -273,9 +287,62 @@ def measure(  # noqa: C901
         notes = dict.fromkeys(str(record.get("counters_note") or "") for record in results)
         scope = scope_of(results) if table.cells else ""
         below = (scope, summary, _of_ranks(results), *notes)
-        lines(*below, *(answer(results) for answer in answers))
+        lines(
+            *below,
+            *(answer(results) for answer in answers),
+            *(explanations(results) if args.explain else ()),
+        )
         tell_limit(results, args)
     return results
+
+
+def explain_records(
+    results: ResultSet,
+    cases: Mapping[str, Case],
+    args: argparse.Namespace,
+    seconds: float,
+    again: bool = False,
+) -> None:
+    """Explain the records of cases, and add the explanations to them.
+
+    Records of cases without experiments are left out, with a warning.
+
+    Parameters
+    ----------
+    results : ResultSet
+    cases : mapping
+        Cases by their identity.
+    args : Namespace
+        Whether the verb is quiet.
+    seconds : float
+        Longest time of a case.
+    again : bool
+        Whether the cases are measured again before, which must be on the records' machine.
+    """
+    from memkern.engine import public
+    from memkern.studies.explain import explain
+
+    for record in results.records:
+        case = cases.get(record["case_id"])
+        if case is None or not record["valid"]:
+            continue
+        try:
+            now = public.measure(case.with_(budget_s=seconds / 10)).record if again else record
+            if now["platform"] != record["platform"]:
+                raise InputError(f"{record['kernel']} was measured on {record['platform']}")
+            with show_progress(args) as progress:
+                found = explain(case, seconds=seconds, record=now, progress=progress)
+            record.update(found.columns)
+        except InputError as error:
+            warn(f"not explained: {error}")
+
+
+def explanations(results: ResultSet) -> list[str]:
+    """Return the explanation of each record that has one."""
+    from memkern.results.explanation import Explanation
+
+    found = {k: Explanation.of_record(record) for k, record in enumerate(results)}
+    return [f"\ncase {k}, {one.what}\n{one}" for k, one in found.items() if one is not None]
 
 
 def _counts(record: dict[str, Any]) -> str:
@@ -338,7 +405,6 @@ def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object
 
 def tell_host(results: ResultSet, quiet: bool) -> None:
     """Warn of a shared or unhealthy host, disturbed records and grown caches, unless `quiet`."""
-    from memkern.results.advice import advised
     from memkern.results.hosts import host_sentence, memory_notes
 
     if quiet:
@@ -349,10 +415,11 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
     if told := host_sentence(results):
         warn(told)
     if disturbed := [record for record in results if record.get("disturbed") is True]:
-        others = ("fewer threads", "other processors"), disturbed, ["an end of other programs"]
+        fewer = "fewer --threads, " * any((r.get("threads") or 0) > 1 for r in disturbed)
         warn(
             f"{len(disturbed)} of {len(results)} records are disturbed, without an interval, "
-            f"as workers waited for processors in most samples{advised(': try ', *others)}"
+            f"as workers waited for processors in most samples: try {fewer}other processors "
+            "(--pin) or an end of other programs"
         )
     notes = Counter(note for record in results for note in memory_notes(record).items())
     for (name, what), number in notes.items():
@@ -433,11 +500,11 @@ def own_machine(args: argparse.Namespace) -> MachineFile | None:
 
 
 def tell_limit(results: ResultSet, args: argparse.Namespace) -> None:
-    """Print what bounds the records and what to try, if a machine file was given."""
+    """Print what bounds the records, if a machine file was given."""
     if args.machine:
         from memkern.models.answers import limit_sentence
 
-        line(limit_sentence(results, results.environments))
+        line(limit_sentence(results))
 
 
 def line(text: str) -> None:

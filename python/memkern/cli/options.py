@@ -201,6 +201,7 @@ METRICS = argument(
 )
 FORCE = argument("--force", action="store_true", help="overwrite files that exist")
 QUICK_S = 5.0  # with --quick
+EXPLAIN_S = 10.0  # of an explanation without --quick
 WAIT = argument(
     "--wait-quiet",
     type=positive,
@@ -262,7 +263,8 @@ def measuring_options(
 
 # Options of all measuring verbs that the usual help describes.
 _USUAL = {
-    "output", "json", "dtype", "threads", "pages", "variant", "device", "budget", "machine", "quick"
+    "output", "json", "dtype", "threads", "pages", "variant", "device", "budget", "machine",
+    "quick", "explain",
 }  # fmt: skip
 
 
@@ -293,6 +295,11 @@ def _how_to_measure(short: bool, runs: bool, comm: bool, dtypes: tuple[str, ...]
             argument(*flags_of(row, short), **arguments_of(row))
             for row in rows
             if runs or row.name != "runs"
+        ),
+        argument(
+            "--explain",
+            action="store_true",
+            help=f"explain the time of each case by experiments in turns, for {EXPLAIN_S:g} s",
         ),
         argument(
             "--machine",

@@ -17,8 +17,8 @@ QUESTIONS = (
         "memkern amo --kernel central --sharing private --padding 0,64",
     ),
     (
-        "What bounds this case? (`memkern machine -o host.json` writes the file once)",
-        "memkern stream -k triad --machine host.json",
+        "Why does this case take so long, and what helps?",
+        "memkern stream -k triad --explain",
     ),
     (
         "Is this node slower than last week? (`memkern doctor -o week.db` wrote the file)",

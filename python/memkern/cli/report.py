@@ -12,6 +12,7 @@ from memkern.checks import shown
 from memkern.cli.measuring import (
     announce,
     exit_code,
+    explain_records,
     line,
     tell_host,
     wait_until_quiet,
@@ -46,6 +47,8 @@ _QUICK_S, _WHOLE_S = 40.0, 165.0
 _LONGER = 1.5
 # Share of the time for measuring cases in turns: those whose ratios are told, and contradictions.
 _TURNS_SHARE = 0.15
+# Share of the time for the experiments that explain cases, and the time of each case.
+_WHY_SHARE, _WHY_S = 0.2, 4.0
 _DRAWING_S = 30.0  # of the figures: 20 s and 39 s on two shared hosts
 # Options that measure, with their defaults.
 _MEASURING: dict[str, Any] = {
@@ -124,11 +127,13 @@ def _of_this_machine(args: argparse.Namespace) -> int:
         resume=args.resume,
         force=args.force,
         progress=not args.quiet,
-        time_s=(1 - _TURNS_SHARE) * time_s,
+        time_s=(1 - _TURNS_SHARE - _WHY_SHARE) * time_s,
         learned=_learned,
     )
     if not results.interrupted:
         _add_ratios(results, cases, time_s, data)
+        _explain(results, cases, args, _WHY_SHARE * time_s)
+        results.save(data)
     if not args.quiet:
         warn(f"measured {len(results)} records in {time.monotonic() - begin:.0f} s")
     tell_host(results, args.quiet)
@@ -171,6 +176,33 @@ def _add_ratios(results: ResultSet, cases: list[Case], time_s: float, data: Path
     groups += contradictions(frame).values()
     if add_turns(results, cases, groups, _TURNS_SHARE * time_s):
         results.save(data)
+
+
+def _explain(
+    results: ResultSet, cases: list[Case], args: argparse.Namespace, time_s: float
+) -> None:
+    """Explain the figures of merit, and the record of each family that is farthest from its limit.
+
+    As many as the time suffices for.
+    """
+    from memkern.models.merit import figures_of_merit
+    from memkern.plots.frames import with_samples
+
+    first = [figure.record for figure in figures_of_merit(with_samples(results))]
+    far = {str(record["kernel"]).partition(".")[0]: record for record in _by_fraction(results)}
+    known = {case.identity(): case for case in cases}
+    wanted = dict.fromkeys(str(record["case_id"]) for record in [*first, *far.values()])
+    end_s = time.monotonic() + time_s
+    for name in filter(known.__contains__, wanted):
+        if time.monotonic() < end_s:
+            explain_records(results, {name: known[name]}, args, _WHY_S)
+
+
+def _by_fraction(results: ResultSet) -> list[dict[str, Any]]:
+    """Return the undisturbed records with a roofline, the farthest from it last."""
+    sure = [record for record in results if record["valid"] and not record["disturbed"]]
+    known = [record for record in sure if (record.get("roofline_min_fraction") or 0.0) > 0]
+    return sorted(known, key=lambda record: -record["roofline_min_fraction"])
 
 
 def _learned(results: ResultSet) -> str:

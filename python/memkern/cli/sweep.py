@@ -163,7 +163,7 @@ def _tune(args: argparse.Namespace) -> int:
 
     check_output(args)
     refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
-    refuse(args, "in a search: measure its result", openmetrics=None)
+    refuse(args, "in a search: measure its result", openmetrics=None, explain=False)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
     own = given(args, "pattern", "delta", "count") | named_values(args.set)
     case = registry.case(args.kernel, **own, **knobs)

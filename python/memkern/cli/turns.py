@@ -1,4 +1,4 @@
-"""The verbs that measure kernels in turns: corun and scaling."""
+"""The verbs that measure kernels in turns: corun, scaling and explain."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 from memkern import launcher
 from memkern.backends import LIBRARIES
 from memkern.cli.measuring import (
+    check_output,
     exit_code,
+    explain_records,
+    explanations,
     line,
+    lines,
     tell_host,
     tell_limit,
     wait_until_quiet,
@@ -21,6 +25,11 @@ from memkern.cli.measuring import (
 )
 from memkern.cli.options import (
     COMPARE,
+    EXPLAIN_S,
+    FORCE,
+    GOOD,
+    JSON,
+    UNDERSTAND,
     Options,
     argument,
     argument_group,
@@ -35,6 +44,7 @@ from memkern.cli.options import (
     refuse,
     refuse_idle,
     refuse_lists,
+    seconds_options,
     taken,
     verb,
 )
@@ -48,7 +58,7 @@ if TYPE_CHECKING:
 def _begin_turns(args: argparse.Namespace) -> None:
     """Refuse options without effect in turns; with ``--quick``, reduce them to two short ones."""
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
-    refuse(args, "in turns, whose records are ratios", openmetrics=None)
+    refuse(args, "in turns, whose records are ratios", openmetrics=None, explain=False)
     order = {"case_order": "random", "case_order_seed": None}
     refuse(args, "in turns, whose order is random, by --seed", **order)
     if args.quick:
@@ -325,4 +335,45 @@ SCALING_VERB = verb(
     ),
     measuring_options(comm=False),
     defaults(over_ranks=False),
+)
+
+
+def _explain(args: argparse.Namespace) -> int:
+    from memkern.formats import load
+    from memkern.spec.registry import case_of_record
+
+    check_output(args)
+    results = load(args.file)
+    cases, reason = dict[str, "Case"](), "it has no records"
+    for record in results.records:
+        try:
+            cases[record["case_id"]] = case_of_record(record)
+        except InputError as error:
+            reason = str(error)
+    if not cases:
+        raise InputError(f"{args.file} can't be explained: {reason}")
+    explain_records(results, cases, args, args.seconds, again=True)
+    if args.output:
+        results.save(args.output)
+    if wants_table(results, args):
+        lines(*explanations(results))
+    return GOOD
+
+
+EXPLAIN_VERB = verb(
+    "explain",
+    UNDERSTAND,
+    "explain the times of records by experiments in turns",
+    _explain,
+    (
+        "memkern explain results.parquet",
+        "memkern explain results.db --quick -o explained.parquet",
+        "memkern explain results.csv --seconds 30 --json",
+    ),
+    argument("file", metavar="FILE", help="file with records of this machine"),
+    argument("-o", "--output", metavar="PATH", help="results file with the explanations"),
+    *seconds_options(EXPLAIN_S),
+    JSON,
+    FORCE,
+    argument("-q", "--quiet", action="store_true", help="no table, progress or warnings"),
 )

@@ -12,11 +12,8 @@ from memkern.backends import HOST
 from memkern.machine.caches import FROM_MEMORY, LEAST_MEMORY_S, PUBLISHED_LATENCIES
 from memkern.machine.health import DISTURBED
 from memkern.models.own_rates import CHASE, cores_of, own_rates
-from memkern.results.advice import advised
+from memkern.results.explanation import has_experiments
 from memkern.statistics import meaningful
-
-# Share of the roofline from which on nothing but the bound can be improved.
-_NEAR = 0.8
 
 # Its parts have records of their own.
 _ROTATION = "stream.rotation"
@@ -260,37 +257,13 @@ def _is_from_memory(record: Record) -> bool:
     return float(record.get("caches_multiple") or 0) >= FROM_MEMORY
 
 
-_ONLY = "; only this helps: "
-_IN_CORE = ["`memkern machine incore`, which tells what the body needs"]
-# What to try for each bound, near the roofline and far from it: names of `ADVICE`, and what no
-# record has.
-_TRY = {
-    "memory": (
-        (_ONLY, ("smaller type", "non-temporal stores"), ["sizes that a cache holds"]),
-        ("; try ", ("more threads", "huge pages", "prefetch", "search"), []),
-    ),
-    "core": (
-        (_ONLY, ("wider vectors",), ["fewer operations"]),
-        ("; try ", ("vectors", "unrolling"), _IN_CORE),
-    ),
-    "cache": (
-        (_ONLY, ("smaller type",), ["sizes that a nearer cache holds"]),
-        ("; try ", ("unrolling", "no barrier"), _IN_CORE),
-    ),
-}
-
-
-def limit_sentence(records: Iterable[Record], environments: Mapping[str, Any] | None = None) -> str:
-    """Return the sentence on what bounds the records, their share of it, and what to try.
-
-    What to try is what the record with the smallest share does not have.
+def limit_sentence(records: Iterable[Record]) -> str:
+    """Return the sentence on what bounds the records, their share of it, and how to know why.
 
     Parameters
     ----------
     records : iterable of mapping
         With the columns of the roofline of a machine file.
-    environments : mapping, optional
-        As for `health_sentence`.
     """
     sure = [record for record in records if record.get("valid") and not record.get("disturbed")]
     bounded = [record for record in sure if record.get("bound")]
@@ -302,7 +275,7 @@ def limit_sentence(records: Iterable[Record], environments: Mapping[str, Any] | 
     of = f" ({number} of {len(bounded)} records)" if len(counts) > 1 else ""
     own = [record for record in bounded if record["bound"] == bound]
     source = own[0]["machine_file"]
-    known = {float(record["roofline_min_fraction"]): record for record in own}
+    known = {float(record["roofline_min_fraction"]) for record in own}
     shares = sorted(share for share in known if share == share)
     if not shares:
         return (
@@ -310,16 +283,8 @@ def limit_sentence(records: Iterable[Record], environments: Mapping[str, Any] | 
             "(memkern machine)"
         )
     share = f"{shares[0]:.0%}" + (f" to {shares[-1]:.0%}" if len(shares) > 1 else "")
-    worst, far = known[shares[0]], shares[0] < _NEAR
-    start, names, always = _TRY[bound if bound in _TRY else "cache"][far]
-    advice = advised(
-        start,
-        names,
-        [worst],
-        always,
-        (environments or {}).get(str(worst.get("environment_id"))),
-    )
-    return f"bound by {bound}{of}: {share} of the roofline by {source}{advice}"
+    more = "; add --explain to see why and what helps" * any(map(has_experiments, own))
+    return f"bound by {bound}{of}: {share} of the roofline by {source}{more}"
 
 
 def peer_sentence(peer: str, records: Iterable[Record], statistic: str) -> str:

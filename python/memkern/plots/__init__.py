@@ -22,6 +22,7 @@ from memkern.plots.ecm import (
     roofline_table,
 )
 from memkern.plots.energy import clock_table, clock_whiskers, z_plot
+from memkern.plots.explanation import explanation_bars, explanation_table
 from memkern.plots.fleet import fleet_dots, fleet_table
 from memkern.plots.kernels import kernel_table, shares_of_peak
 from memkern.plots.neighbours import slowdown_map, slowdown_table
@@ -45,6 +46,8 @@ __all__ = [
     "describe",
     "ecm_table",
     "efficiency_table",
+    "explanation_bars",
+    "explanation_table",
     "figures",
     "fleet_dots",
     "fleet_table",

@@ -5,38 +5,30 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
 from memkern.formats.values import is_known
-from memkern.results.advice import advised
 
 # Exchange times within this factor belong to one state.
 APART = 1.3
 _LEAST = 0.01  # share of the time that is reported
-# What delays accesses to memory: the value up to which it is normal, what it means, and what to
-# use against it: names of `ADVICE`, and what no record has.
-_OF_MEMORY: dict[str, tuple[float, str, Sequence[str], Sequence[str]]] = {
+# What delays accesses to memory: the value up to which it is normal, what it means, and what helps.
+_OF_MEMORY: dict[str, tuple[float, str]] = {
     "memory_errors": (
         0,
         "the memory corrected errors, which delay accesses: memkern doctor tells how to find the "
         "module",
-        (),
-        (),
     ),
     "moved_pages": (
         0,
         "the kernel moved pages between NUMA nodes: as root, sysctl kernel.numa_balancing=0",
-        (),
-        (),
     ),
     "misplaced_share": (
         0.1,
         "pages are on another NUMA node than they should be, whose memory may be full: see "
-        "numastat -p",
-        ("node",),
-        ("smaller sizes",),
+        "numastat -p, and use --numa node:N with another node, or smaller sizes",
     ),
 }
 
@@ -44,9 +36,7 @@ _OF_MEMORY: dict[str, tuple[float, str, Sequence[str], Sequence[str]]] = {
 def memory_notes(record: Mapping[str, Any]) -> dict[str, str]:
     """Return what delayed accesses of a record to memory, by the column that shows it."""
     return {
-        name: what + advised(", and use ", names, [record], others)
-        for name, (least, what, names, others) in _OF_MEMORY.items()
-        if (record.get(name) or 0) > least
+        name: what for name, (least, what) in _OF_MEMORY.items() if (record.get(name) or 0) > least
     }
 
 

@@ -19,7 +19,7 @@ from memkern.machine import health, smbios
 from memkern.machine.caches import LEAST_MEMORY_S, MEMORY, PUBLISHED_LATENCIES, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
 from memkern.models.peak import peak_of_processors
-from memkern.results.advice import advised
+from memkern.results.explanation import has_experiments
 from memkern.results.hosts import memory_notes
 from memkern.results.ratios import ratio
 from memkern.results.verdicts import FASTER, SAME, SLOWER
@@ -273,9 +273,7 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
         return Finding(subject, UNKNOWN, text, _AGAIN)
     state = graded(sd, _SPREAD, math.inf)
     text += f", {sd:.1%} standard deviation over {record['placements']} placements in memory"
-    advice = "look for programs that come and go" + advised(
-        ", and measure with ", ("placements", "huge pages"), [record]
-    )
+    advice = "look for programs that come and go, and measure with more --placements"
     if record["state"] == "shared":
         advice = "see core share and exchanges: medians vary with them, shortest times vary less"
     if kernel == CHASE and state == GOOD and record["ns_per_access"] > _MOST_LATENCY_NS:
@@ -287,7 +285,7 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
         advice = (
             "check whether the memory is on another node (memkern latency numa), and the memory "
             "clock and power saving in the firmware's setup"
-        ) + advised("; use ", ["huge pages"], [record])
+        ) + "; memkern latency --explain tells what helps" * has_experiments(record)
     if kernel == CHASE and record["ns_per_access"] < LEAST_MEMORY_S * 1e9:
         state, advice = NOTE, _FIND_CACHES
         text += f"; no memory takes less than {LEAST_MEMORY_S * 1e9:.0f} ns: {PUBLISHED_LATENCIES}"

@@ -59,6 +59,7 @@ def _tune(args: argparse.Namespace) -> int:
     searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch", "halo")
     own = dict.fromkeys(searched)
     refuse(args, "with --tune, which chooses it", format=_FORMATS, rcm=False, **own)
+    refuse(args, "with --tune: measure its result", explain=False)
     refuse(args, "with --tune, which stops by --budget", runs=None, repeats=1, resume=False)
     if args.quick:
         args.budget = QUICK_S / len(args.matrices)
