@@ -4,10 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from changed_cases import changed
 from checking import output_of, run
 
 import memkern as mk
 from memkern.cli import main, measuring
+from memkern.machine import switches
 from memkern.results.explanation import Explanation
 from memkern.spec.experiments import LEVEL
 from memkern.spec.registry import case_of_record
@@ -27,7 +29,7 @@ def scripted(monkeypatch):
     placed = []
     monkeypatch.setattr(explaining, "last_level_cache_B", lambda: 2**24)
     monkeypatch.setattr(explaining, "level_of", lambda size_B, ends: "memory")
-    known = RECORD | {"isa": mk.prepare(CASE).obtained["isa"]}
+    isa = mk.prepare(CASE).obtained["isa"]
 
     def script(time_of, case=CASE, **how):
         def times_in_turns(cases, rng, most_s):
@@ -35,7 +37,7 @@ def scripted(monkeypatch):
             return [[time_of(one)] * 3 for one in cases]
 
         monkeypatch.setattr(turns, "times_in_turns", times_in_turns)
-        return mk.explain(case, record=known, **how), placed
+        return mk.explain(case, record=RECORD | {"isa": isa}, **how), placed
 
     return script
 
@@ -70,6 +72,41 @@ def test_what_the_time_does_not_suffice_for_is_named(scripted):
     found, _ = scripted(by_bytes, seconds=1e-9)
     assert found.tried == () and "data in L1" in found.left_out
     assert "not tried for lack of time: data in L1" in str(found)
+
+
+def test_states_of_the_host_and_predictions_are_told_beside(scripted, monkeypatch):
+    states = [
+        {"share": 0.5, "time_median_s": 4e-3},
+        {"share": 0.4, "time_median_s": 6e-3},
+        {"share": 0.1, "time_median_s": 1e-3},
+    ]
+    more = {"states": json.dumps(states), "within_ci_relative": 0.01}
+    more |= {"roofline_min_fraction": 0.8, "machine_file": "host.json of today"}
+    for name, value in more.items():
+        monkeypatch.setitem(RECORD, name, value)
+    found, _ = scripted(by_bytes)
+    state, model = found.tried[-2:]
+    assert (
+        state.ratio == pytest.approx(4 / (4.4 / 0.9)) and state.cause == "other states of the host"
+    )
+    assert (model.name, model.ratio) == ("predicted by host.json of today", 0.8)
+    assert found.limit.cause != model.name
+
+
+def test_settings_of_the_machine_are_tried_where_they_can_be_changed(monkeypatch):
+    def names():
+        return changed(CASE).keys() & {"prefetchers off", "half of the ways of the last cache"}
+
+    def refuse(*_):
+        raise mk.InputError("not here")
+
+    monkeypatch.setattr(switches, "prefetchers_off", refuse)
+    monkeypatch.setattr(switches, "cache_ways", refuse)
+    assert not names()
+    monkeypatch.setattr(switches, "prefetchers_off", lambda: [])
+    monkeypatch.setattr(switches, "cache_ways", lambda ways: [])
+    assert len(names()) == 2
+    assert changed(CASE)["prefetchers off"].knobs.prefetchers == "off"
 
 
 def test_data_in_a_cache_are_there_without_being_measured():

@@ -11,7 +11,7 @@ from memkern.plots.frames import Records, rows_of, three_figures
 from memkern.plots.registry import Section, section, section_of
 from memkern.plots.style import GREY, NOTE_SIZE, note, other_look
 from memkern.results.explanation import EXPLAINED, Explanation
-from memkern.spec.experiments import LEFT, LEVEL, LIMIT, TRIED, WITHOUT
+from memkern.spec.experiments import LEFT, LEVEL, LIMIT, MODEL, TRIED, WITHOUT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +27,7 @@ _ROLES = {
     LEFT: "nothing but one cause",
     LIMIT: "a limit",
     TRIED: "options",
+    MODEL: "a prediction",
 }
 
 

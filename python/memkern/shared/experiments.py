@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from memkern.machine.caches import FROM_MEMORY, MEMORY, Share
+from memkern.machine import switches
+from memkern.machine.caches import FROM_MEMORY, MEMORY, Share, reported
 from memkern.results.explanation import MOVING
 from memkern.shared.elementwise import RESULT
 from memkern.spec.case import Case
-from memkern.spec.experiments import LEVEL, LIMIT, Experiment, Setting, knob
+from memkern.spec.experiments import LEVEL, LIMIT, TRIED, Experiment, Setting, knob
 from memkern.spec.kernel import Indices
 from memkern.spec.registry import case as case_of
 
@@ -154,6 +155,17 @@ def _bandwidth(level: str) -> Experiment:
     return Experiment("the same bytes in a stream", change, f"bandwidth of {level}", LIMIT)
 
 
+def _no_prefetchers(case: Case, setting: Setting) -> Case:
+    switches.prefetchers_off()  # refuses where the system does not permit it
+    return case.with_(prefetchers="off")
+
+
+def _half_of_ways(case: Case, setting: Setting) -> Case:
+    ways = int(reported()[-1]["ways"] or 0) // 2
+    switches.cache_ways(ways)
+    return case.with_(cache_ways=ways)
+
+
 def _variant(name: str) -> Experiment:
     return dataclasses.replace(
         knob("variant", name),
@@ -176,8 +188,12 @@ NON_TEMPORAL = Experiment(
 ONE_THREAD = Experiment("one thread", _one_thread, CONTENTION, option="--threads 1")
 ONE_REGION = Experiment("one region without barriers", _one_region, LAUNCH)
 BANDWIDTHS = tuple(map(_bandwidth, (*LEVELS[1:], MEMORY)))
-MORE_THREADS = Experiment("all threads", _more_threads, role="tried", option="--threads {units}")
-SMALL_PAGES = Experiment("pages of 4 KiB", _small, role="tried", option="--pages 4k")
+MORE_THREADS = Experiment("all threads", _more_threads, role=TRIED, option="--threads {units}")
+NO_PREFETCHERS = Experiment(
+    "prefetchers off", _no_prefetchers, role=TRIED, option="--prefetchers off"
+)
+HALF_OF_WAYS = Experiment("half of the ways of the last cache", _half_of_ways, role=TRIED)
+SMALL_PAGES = Experiment("pages of 4 KiB", _small, role=TRIED, option="--pages 4k")
 
 
 def usual(
@@ -205,6 +221,8 @@ def usual(
         MORE_THREADS,
         *map(_variant, ("simd", "auto", "scalar")),
         *(knob("block_threads", threads) for threads in (64, 128, 256, 512, 1024)),
+        NO_PREFETCHERS,
+        HALF_OF_WAYS,
         SMALL_PAGES,
     )
     return tuple(one for one in every if one not in but)

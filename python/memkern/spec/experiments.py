@@ -11,6 +11,8 @@ from memkern.spec.case import Case
 
 LEVEL, WITHOUT, LEFT, LIMIT, TRIED = "level", "without", "left", "limit", "tried"
 """Roles of experiments (see `Experiment`)."""
+MODEL = "model"
+"""Role of what a model predicts, which is no experiment."""
 
 
 class Setting(NamedTuple):

@@ -7,11 +7,14 @@ in the order in which they tell most, until the time is over (see `memkern.studi
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 from memkern import small
 from memkern.checks import LEAST, number
@@ -25,8 +28,11 @@ from memkern.machine.caches import MEMORY, ends, level_of, shares
 from memkern.progress import announce
 from memkern.results.explanation import Explanation, Tried
 from memkern.spec.case import Case
-from memkern.spec.experiments import LEFT, LEVEL, LIMIT, Experiment, Setting
+from memkern.spec.experiments import LEFT, LEVEL, LIMIT, MODEL, WITHOUT, Experiment, Setting
 from memkern.studies.turns import Trial, as_measured, take_turns
+
+# Least share of the samples in a state that is told.
+_OFTEN = 0.1
 
 
 def _work(case: Case, role: str) -> float:
@@ -91,6 +97,7 @@ def explain(
         # Not measured: the case itself.
         held = Tried(f"data in {setting.level}", LEVEL, setting.level, "", "", 1.0, 0.0, 0)
         tried.insert(sum(one.role == LEVEL for one in tried), held)
+    tried += [*_of_states(record), *_predicted(record)]
     return Explanation(
         case.spec.kernel,
         unit,
@@ -144,6 +151,25 @@ def _outcome(trial: Trial) -> Tried:
     return Tried(
         one.name, one.role, one.cause, one.within, one.option, math.exp(effect), half, rounds
     )
+
+
+def _of_states(record: Mapping[str, Any]) -> list[Tried]:
+    """Return the fall of the typical time in the best state of the host, if there were several."""
+    states = [one for one in json.loads(record.get("states") or "[]") if one["share"] > _OFTEN]
+    if len(states) < 2:
+        return []
+    times = [one["time_median_s"] for one in states]
+    typical = np.average(times, weights=[one["share"] for one in states])
+    half = math.log1p(record.get("within_ci_relative") or 0.0)
+    name, cause = "in the best state of the host", "other states of the host"
+    return [Tried(name, WITHOUT, cause, "", "", min(times) / float(typical), half, len(states))]
+
+
+def _predicted(record: Mapping[str, Any]) -> list[Tried]:
+    """Return the time by the roofline of a machine file; none without one."""
+    share = record.get("roofline_min_fraction") or math.nan
+    name = f"predicted by {record.get('machine_file')}"
+    return [Tried(name, MODEL, "", "", "", share, 0.0, 0)] if share > 0 else []
 
 
 def _unit(case: Case) -> tuple[str, float]:

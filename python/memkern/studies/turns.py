@@ -123,7 +123,8 @@ def times_in_turns(
             if turn and time.perf_counter() > end_s:
                 break
             for k in rng.sample(every, len(every)):
-                samples = take_samples(prepared[k])
+                with prepared[k].switched():
+                    samples = take_samples(prepared[k])
                 if samples.stop == "interrupted":
                     raise KeyboardInterrupt
                 turns[k].append(float(samples.seconds[:, 0].min()))
