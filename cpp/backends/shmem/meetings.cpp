@@ -79,6 +79,8 @@ std::vector<int> Meetings::missing() const {
 }
 
 std::vector<std::string> Meetings::contents() const {
+  // This process may end now, while its own puts are still on their way to the others.
+  shmem_quiet();
   std::vector<std::string> all;
   for (int rank = 0; rank < Library::ranks(); ++rank) {
     const std::byte* from = slot(number_, rank);
