@@ -152,6 +152,25 @@ def test_verbs_explain_what_they_measure(capsys, monkeypatch, tmp_path):
     assert "exists already" in capsys.readouterr().err
 
 
+def test_ctrl_c_ends_explanations_and_keeps_those_before(capsys, monkeypatch, tmp_path):
+    file, take_turns, calls = tmp_path / "why.csv", explaining.take_turns, []
+
+    def second_is_interrupted(*args, **how):
+        calls.append(args)
+        return take_turns(*args, **how) or len(calls) == 2
+
+    monkeypatch.setattr(explaining, "take_turns", second_is_interrupted)
+    monkeypatch.setattr(measuring, "QUICK_S", 0.5)
+    words = ("stream", "-k", "copy,add,triad", "-n", "5000", "--runs", "3", "--explain", "--quick")
+    code, out, _ = run(capsys, *words, "-o", str(file))
+    assert code == 130 and len(calls) == 2
+    explained = [bool(record["explained_by"]) for record in mk.load(file)]
+    assert explained == [True, False, False] and out.count("nearest limit") == 1
+    calls[:] = [None]
+    code, out, _ = run(capsys, "explain", str(file), "--seconds", "0.5")
+    assert code == 130 and len(calls) == 2
+
+
 def test_records_without_explanation_have_empty_columns(capsys):
     out, _ = output_of(capsys, "messages", "--help")
     assert "--explain" in out

@@ -305,7 +305,8 @@ def explain_records(
 ) -> None:
     """Explain the records of cases, and add the explanations to them.
 
-    Records of cases without experiments are left out, with a warning.
+    Records of cases without experiments are left out, with a warning. Ctrl-C ends it and marks the
+    results as interrupted.
 
     Parameters
     ----------
@@ -335,6 +336,9 @@ def explain_records(
             record.update(found.columns)
         except InputError as error:
             warn(f"not explained: {error}")
+        except KeyboardInterrupt:
+            results.interrupted = True
+            return
 
 
 def explanations(results: ResultSet) -> list[str]:

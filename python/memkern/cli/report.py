@@ -194,7 +194,7 @@ def _explain(
     wanted = dict.fromkeys(str(record["case_id"]) for record in [*first, *far.values()])
     end_s = time.monotonic() + time_s
     for name in filter(known.__contains__, wanted):
-        if time.monotonic() < end_s:
+        if time.monotonic() < end_s and not results.interrupted:
             explain_records(results, {name: known[name]}, args, _WHY_S)
 
 

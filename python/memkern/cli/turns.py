@@ -28,6 +28,7 @@ from memkern.cli.options import (
     EXPLAIN_S,
     FORCE,
     GOOD,
+    INTERRUPTED,
     JSON,
     UNDERSTAND,
     Options,
@@ -357,7 +358,7 @@ def _explain(args: argparse.Namespace) -> int:
         results.save(args.output)
     if wants_table(results, args):
         lines(*explanations(results))
-    return GOOD
+    return INTERRUPTED if results.interrupted else GOOD
 
 
 EXPLAIN_VERB = verb(

@@ -68,6 +68,8 @@ def explain(
     ------
     InputError
         There are no experiments for the case, or it can't be measured.
+    KeyboardInterrupt
+        It was interrupted.
     """
     seconds = small.cut(number(seconds, "seconds", LEAST), 0.5)
     end_s = time.perf_counter() + seconds
@@ -87,10 +89,11 @@ def explain(
     announce(f"explaining {case.spec.kernel} by {len(trials)} experiments", seconds)
 
     tell = progress or (lambda _: None)
-    take_turns(
+    if take_turns(
         *(base, trials, end_s, setting.footprint_B),
         told=lambda: tell(1 - max(end_s - time.perf_counter(), 0.0) / seconds),
-    )
+    ):
+        raise KeyboardInterrupt
     unit, number_of = getattr(module, "unit", _unit)(case)
     tried = [_outcome(one) for one in trials if one.estimate()[1]]
     if setting.level not in {MEMORY, *(one.cause for one in tried)}:
@@ -138,8 +141,7 @@ def _trials(base: Case, experiments: Iterable[Experiment], setting: Setting) -> 
             if changed is not None and (new or one.role in (LEFT, LIMIT)):
                 known.add(changed.identity())
                 # An option leaves the work as it is, though bytes may be counted otherwise.
-                work = _work(changed, one.role) / _work(base, one.role)
-                work = 1.0 if one.option else work
+                work = 1.0 if one.option else _work(changed, one.role) / _work(base, one.role)
                 option = one.option.format(units=setting.units)
                 one = dataclasses.replace(one, option=option)
                 yield Trial(changed, one, work, is_rough=one.role in (LEVEL, LIMIT))
