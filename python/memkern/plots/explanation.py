@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import legend_above, named, panels
 from memkern.plots.exhibits import Selection, drawn, table
 from memkern.plots.frames import Records, rows_of, three_figures
@@ -35,8 +35,7 @@ def _explained(records: Records) -> list[tuple[dict[str, Any], Explanation]]:
     """Return the records with explanations."""
     rows = ((record, Explanation.of_record(record)) for record in rows_of(records))
     found = [(record, one) for record, one in rows if one is not None]
-    if not found:
-        raise InputError(f"no record was explained: `{_MEASURE}` does so")
+    need_rows(found, f"no record was explained: `{_MEASURE}` does so")
     return found
 
 

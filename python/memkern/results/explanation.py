@@ -77,10 +77,9 @@ class Tried(NamedTuple):
         return self.share >= _LEAST and certain > 0
 
     @property
-    def gain(self) -> float:
-        """How many times as fast the option makes the case; 1 if that is not certain."""
-        sure = self.option and self.high < _SURE and self.ratio <= 1 / _GAIN
-        return 1 / self.ratio if sure else 1.0
+    def helps(self) -> bool:
+        """Whether its option certainly makes the case faster, and by enough to be suggested."""
+        return bool(self.option) and self.high < _SURE and self.ratio <= 1 / _GAIN
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class Explanation:
     @property
     def advice(self) -> list[Tried]:
         """The options that make the case faster, by their gain."""
-        found = sorted((one for one in self.tried if one.gain > 1), key=lambda one: one.ratio)
+        found = sorted((one for one in self.tried if one.helps), key=lambda one: one.ratio)
         options = [one.option for one in found]
         return [one for k, one in enumerate(found) if one.option not in options[:k]]
 

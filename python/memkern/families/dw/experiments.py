@@ -12,7 +12,7 @@ from memkern.machine.caches import Share
 from memkern.shared.experiments import reuse, usual
 from memkern.spec.case import Case
 from memkern.spec.experiments import Setting, knob
-from memkern.spec.registry import case as case_of
+from memkern.spec.registry import rebuilt
 
 # Least extent, except of lattices in caches: a site's neighbours are different ones.
 _LEAST = 4
@@ -25,18 +25,12 @@ def _lattice(case: Case, extents: Sequence[int]) -> Case | None:
         return None
     parts = zip("xyzt", found.cuts, strict=True)
     cut = "s" if found.shared else "".join(d * (n.bit_length() - 1) for d, n in parts)
-    built = case_of(
-        "dw.hop",
+    built = rebuilt(
+        case,
         lattice=extents,
-        ls=found.ls,
-        parity=found.parity,
         layout=case.template_variant.partition("/")[0],
         cut="auto" if found.reals == 1 else cut,
         vector=0 if found.reals == 1 else columns["vector_bits"],
-        order=columns["order"],
-        prefetch_into=columns["prefetch_into"],
-        dtype=case.dtype,
-        isa=case.knobs.isa,
     )
     return dataclasses.replace(built, knobs=case.knobs, stop=case.stop)
 
