@@ -89,7 +89,7 @@ def test_states_of_the_host_and_predictions_are_told_beside(scripted, monkeypatc
     assert (
         state.ratio == pytest.approx(4 / (4.4 / 0.9)) and state.cause == "other states of the host"
     )
-    assert (model.name, model.ratio) == ("predicted by host.json of today", 0.8)
+    assert (model.name, model.ratio) == ("predicted by the roofline", 0.8)
     assert found.limit.cause != model.name
 
 

@@ -23,6 +23,7 @@ from memkern.engine.public import measure, prepare, ranks
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.host.capacity import data_caches, last_level_cache_B
+from memkern.isolating import isolates
 from memkern.machine import gpu
 from memkern.machine.caches import MEMORY, ends, level_of, shares
 from memkern.progress import announce
@@ -41,6 +42,7 @@ def _work(case: Case, role: str) -> float:
     return float(bytes_B or case.iterations or 1)
 
 
+@isolates
 def explain(
     case: Case,
     *,
@@ -170,8 +172,9 @@ def _of_states(record: Mapping[str, Any]) -> list[Tried]:
 def _predicted(record: Mapping[str, Any]) -> list[Tried]:
     """Return the time by the roofline of a machine file; none without one."""
     share = record.get("roofline_min_fraction") or math.nan
-    name = f"predicted by {record.get('machine_file')}"
-    return [Tried(name, MODEL, "", "", "", share, 0.0, 0)] if share > 0 else []
+    return (
+        [Tried("predicted by the roofline", MODEL, "", "", "", share, 0.0, 0)] if share > 0 else []
+    )
 
 
 def _unit(case: Case) -> tuple[str, float]:
