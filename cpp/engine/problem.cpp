@@ -400,7 +400,7 @@ void Problem::fill(bool outputs) {
 
 void Problem::mark_written() {
   for (const Array& a : arrays_) {
-    if (a.written || a.name == exchanged_) a.buffer->content.clear();
+    if (a.written || a.name == exchanged_ || may_write_inputs()) a.buffer->content.clear();
   }
 }
 

@@ -68,6 +68,8 @@ class Problem {
   virtual double moved_B() const { return std::nan(""); }
   // Whether this entry can run on these inputs.
   virtual bool runs(const RegisteredEntry&) const { return true; }
+  // Whether its bodies may write arrays that they are only to read.
+  virtual bool may_write_inputs() const { return false; }
   // Whether its workers wait for each other, so that all must run simultaneously.
   virtual bool needs_every_worker() const { return false; }
   // Whether it has to be finished between two invocations.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <sstream>
 
 #include "core/errors.hpp"
@@ -98,7 +99,14 @@ void add_declarations(const Declaration* declared, std::size_t size) {
   declared_kernels().insert(declared_kernels().end(), declared, declared + size);
 }
 
+const char* kept(const std::string& text) {
+  static std::set<std::string> all;
+  return all.insert(text).first->c_str();
+}
+
 const std::vector<RegisteredEntry>& registered_entries() { return entries(); }
+
+void add_entry(const Entry& entry, const std::string& isa) { entries().push_back({entry, isa}); }
 
 std::vector<std::string> supported_isas() {
   std::vector<std::string> names;

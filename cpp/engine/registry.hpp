@@ -79,6 +79,8 @@ const std::vector<Declaration>& declarations();
 // The declaration of a kernel. Throws InputError if there is none.
 const Declaration& declaration_of(const std::string& kernel);
 void add_declarations(const Declaration* declared, std::size_t size);
+// A copy of a text for declarations and entries that are made at run time; it is never freed.
+const char* kept(const std::string& text);
 
 struct RegisteredEntry : Entry {
   std::string isa;
@@ -87,6 +89,7 @@ struct RegisteredEntry : Entry {
 // All entries of all targets in this binary, in order of registration. Entries whose vectors are
 // longer than those of this processor, which SVE leaves open, are left out.
 const std::vector<RegisteredEntry>& registered_entries();
+void add_entry(const Entry& entry, const std::string& isa);
 // Names of the instruction sets in this binary that this processor supports, widest first.
 std::vector<std::string> supported_isas();
 // Bytes in a vector of an instruction set. That of SVE depends on the processor: 0 without SVE.

@@ -35,6 +35,7 @@
 #include "core/sampler.hpp"
 #include "core/topology.hpp"
 #include "engine/prepared.hpp"
+#include "families/own/function.hpp"
 #include "python/build.hpp"
 #include "python/errors.hpp"
 #include "python/loading.hpp"
@@ -485,9 +486,7 @@ PYBIND11_MODULE(_memkern, m) {
       py::arg("root") = "");
   m.def("measure_loads", &measure_loads, py::arg("sizes_B"), py::arg("most_s"),
         py::call_guard<py::gil_scoped_release>(),
-        "Seconds of a dependent load from a random line of each number of bytes, increasing, and "
-        "from "
-        "memory.");
+        "Seconds of a dependent load from a random line of increasing bytes, and from memory.");
   m.def("run_queue_delays_known", &run_queue_delays_known, py::arg("root") = "",
         "Whether the system tells how long each thread waits for a processor; root is that of "
         "running_threads.");
@@ -558,6 +557,18 @@ PYBIND11_MODULE(_memkern, m) {
       },
       "All kernels: name, arrays (name, role, shape), flops, scalars, amos, integers (name, least, "
       "most).");
+
+  m.def(
+      "add_function",
+      [](const std::string& kernel, std::uintptr_t address, const std::string& dtype,
+         const std::vector<Function::Argument>& arrays, const std::vector<std::string>& integers,
+         const std::vector<std::string>& numbers) {
+        const Exclusive exclusive;
+        add_function({kernel, address, dtype, arrays, integers, numbers});
+      },
+      py::arg("kernel"), py::arg("address"), py::arg("dtype"), py::arg("arrays"),
+      py::arg("integers"), py::arg("numbers"),
+      "Registers a function as a kernel; arrays are (name, role, dtype) in its order.");
 
   py::class_<PreparedBinding, PreparedBinding::Holder>(m, "Prepared")
       .def(py::init(&PreparedBinding::make))
