@@ -36,7 +36,7 @@ EXAMPLES, DOCS = ROOT / "examples", ROOT / "docs"
 WRITTEN = [path for path in sorted(DOCS.rglob("*.md")) if DOCS / "generated" not in path.parents]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *WRITTEN]
 # Blocks that are not executed.
-OTHER_KINDS = {"diff", "text", "yaml"}
+OTHER_KINDS = {"c", "diff", "text", "yaml"}
 
 # Commands that a test can't run, and why.
 NOT_RUN = {

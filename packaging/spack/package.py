@@ -33,6 +33,7 @@ class PyMemkern(PythonPackage, CudaPackage):
         depends_on("py-matplotlib@3.8:")
         depends_on("py-jinja2@3.1:")
         depends_on("py-tqdm@4.65:")
+        depends_on("py-cloudpickle@2.2:")
         depends_on("py-tomli@2:", when="^python@:3.10")
         depends_on("py-nvidia-ml-py@12:", when="+cuda")
         depends_on("py-mpi4py@4.1:", when="+mpi")

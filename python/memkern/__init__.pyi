@@ -22,6 +22,7 @@ from memkern.engine.public import prepare as prepare
 from memkern.engine.public import sweep as sweep
 from memkern.engine.public import vary as vary
 from memkern.families.messages.data import halo_time as halo_time
+from memkern.families.own.kernels import kernel as kernel
 from memkern.families.spatter import suites as suites
 from memkern.formats import ResultSet as ResultSet
 from memkern.formats import concat as concat
@@ -81,6 +82,7 @@ __all__ = [
     "gs",
     "halo_time",
     "instructions",
+    "kernel",
     "latency",
     "lattice",
     "launch",

@@ -60,6 +60,14 @@ def family_names() -> dict[str, str]:
     }
 
 
+def family_of(verb: str) -> str:
+    """Return the family of a verb: ``VERB`` of its package, or its name; empty without one."""
+    if verb in _families():
+        return verb
+    packages = {f: importlib.import_module(f"{__package__}.families.{f}") for f in _families()}
+    return next((f for f, package in packages.items() if vars(package).get("VERB") == verb), "")
+
+
 @functools.cache
 def _families() -> list[str]:
     folder = str(Path(__file__).parent / "families")
@@ -67,7 +75,10 @@ def _families() -> list[str]:
 
 
 # Modules that lower layers use, by purpose.
-_ABOVE = {"engine": "engine.public", "peak": "models.peak", "roofline": "models.roofline"}
+_ABOVE = {
+    **{"engine": "engine.public", "isolated": "studies.isolated"},
+    **{"peak": "models.peak", "roofline": "models.roofline"},
+}
 
 
 def above(what: str) -> Any:
@@ -76,7 +87,7 @@ def above(what: str) -> Any:
     Parameters
     ----------
     what : str
-        ``engine``, which measures cases, or ``roofline`` and ``peak``, which add columns to their
-        records.
+        ``engine``, which measures cases, ``isolated``, which runs code of users, or ``roofline``
+        and ``peak``, which add columns to records.
     """
     return importlib.import_module(f"{__package__}.{_ABOVE[what]}")

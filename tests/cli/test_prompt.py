@@ -90,7 +90,7 @@ def test_without_a_verb_the_questions_are_printed(capsys):
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) <= 100
-    assert len(QUESTIONS) == 10
+    assert len(QUESTIONS) == 11
     assert all(f"  {question}" in lines and f"      {command}" in lines
                for question, command in QUESTIONS)  # fmt: skip
     assert "`memkern` alone prints the questions" in output_of(capsys, "--help")[0]
@@ -166,7 +166,7 @@ def test_the_help_lists_every_verb_in_its_group(capsys):
     }
     assert listed == {n: verb.group for n, verb in cli._verbs().items() if " " not in n}
     assert {*listed.values()} == {*GROUPS}
-    assert len(listed) == 28 and len(out.splitlines()) <= 45
+    assert len(listed) == 29 and len(out.splitlines()) <= 46
 
 
 def test_the_help_of_a_verb_lists_its_parts(capsys):

@@ -29,6 +29,7 @@ ELSEWHERE = {
     *("window", "pairs", "origins", "distance", "messages_per_second"),
     *("halo", "halo_neighbours", "halo_sent_B", "halo_rows", "halo_share"),
     "lost_fraction",
+    *("source", "compiler", "compiler_flags", "bytes_counted", "accesses_counted"),
     *(f"L{level}_{way}_B" for level in range(1, 5) for way in ("load", "store")),
     "index_stride",
     *("in_core_unit", "in_core_cycles", "in_core_row_cycles", "llvm_mca_cycles", "osaca_cycles"),

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import TextIO, cast
 
-from memkern import launcher, progress, small
+from memkern import isolating, launcher, progress, small
 from memkern.checks import meant
 from memkern.cli import (
     analysis,
@@ -49,7 +49,7 @@ from memkern.cli.options import (
 )
 from memkern.cli.parsing import Parser
 from memkern.cli.streams import Stream, standard_streams
-from memkern.discovery import family_module, family_modules
+from memkern.discovery import family_module, family_modules, family_of
 from memkern.errors import DeviceError, InputError, interrupted_by
 from memkern.files import reason
 from memkern.machine import settings
@@ -139,7 +139,7 @@ def _command(words: Sequence[str]) -> list[str]:
 
 def _verbs(first: str = "") -> dict[str, Verb]:
     """Return the verbs by name in the order of the help: those that begin with a word, or all."""
-    own = family_module(first, "verb")
+    own = family_module(family_of(first), "verb")
     verbs = _verbs_of([own]) if own else {}
     if first not in verbs:
         families = family_modules("verb")
@@ -236,7 +236,7 @@ def _main(args: argparse.Namespace, words: Sequence[str], errors: TextIO) -> int
         _terminated_as_interrupted() as terminated,
         progress.announcing(not quiet),
     ):
-        code, resumable = _run(args, errors)
+        code, resumable = _run(args, words, errors)
     if resumable:
         _print_resume_command(args, words)
     return TERMINATED if terminated and code == INTERRUPTED else code
@@ -332,7 +332,7 @@ def _recover() -> str:
     return ""
 
 
-def _run(args: argparse.Namespace, errors: TextIO) -> tuple[int, bool]:
+def _run(args: argparse.Namespace, words: Sequence[str], errors: TextIO) -> tuple[int, bool]:
     """Run a verb, print its error if any, and return its exit code and whether it can resume.
 
     An error of ranks that do not communicate goes to `errors`, since no other rank prints it.
@@ -346,6 +346,11 @@ def _run(args: argparse.Namespace, errors: TextIO) -> tuple[int, bool]:
     except KeyboardInterrupt:
         warn("interrupted")
         return INTERRUPTED, True
+    except isolating.NotIsolated:
+        code = isolating.run_again(words)
+        if code < 0:
+            warn(isolating.ended_by(-code))
+        return (INVALID if code < 0 else code), False
     except (InputError, MemoryError, DeviceError) as failure:
         error: Exception = failure
         if not said or str(error) != said:

@@ -27,6 +27,7 @@ from memkern.cli.options import (
 )
 from memkern.cli.tables import STREAMS, Table, marks, scope_of, varying
 from memkern.errors import InputError
+from memkern.isolating import refuse_isolated
 from memkern.machine.caches import level_of
 from memkern.machine.health import DISTURBED
 from memkern.spec.options import Knobs, declared
@@ -217,6 +218,7 @@ def measure(  # noqa: C901
         from memkern.results.exchange import metrics_file
 
         metrics_file(args.openmetrics)
+    refuse_isolated(cases)
     found = wait_until_quiet(args)
     number = itertools.count()
     cases, some = requested(cases, args)

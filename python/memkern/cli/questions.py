@@ -21,6 +21,10 @@ QUESTIONS = (
         "memkern stream -k triad --explain",
     ),
     (
+        "How fast is my own loop, and is that number true?",
+        'memkern run --expr "a[i] = b[i] + s * c[i]"',
+    ),
+    (
         "Is this node slower than last week? (`memkern doctor -o week.db` wrote the file)",
         "memkern doctor --baseline week.db",
     ),

@@ -188,6 +188,26 @@ FOOTPRINT = row(
     column="-",
     meaning="Total bytes of all arrays, instead of `elements`.",
 )
+PATTERN = row(
+    "pattern",
+    "permutation",
+    "order of the indices: permutation, stride1, stride:N, chase, central, zipf:EXPONENT, "
+    "hot:ACCESSES:ELEMENTS, or a file",
+    type="indices.IndicesLike",
+    metavar="PATTERN",
+    column="-",
+    meaning="``permutation``, ``stride1``, ``stride:N``, ``chase``, ``central``, "
+    "``zipf:EXPONENT``, ``hot:ACCESSES:ELEMENTS``, a file, or the indices themselves, shape "
+    "(elements,). Where a kernel has several index arrays, they are drawn with different seeds.",
+)
+REPEATS = row(
+    "repeats",
+    False,
+    "allow repeated indices in a file",
+    flag="allow_repeats",
+    column="-",
+    meaning="Whether given indices may have duplicates.",
+)
 SCALARS = {
     name: scalar(
         name,

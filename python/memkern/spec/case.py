@@ -247,6 +247,10 @@ class KernelSpec:
         Case to columns of the record that follow from its inputs, and are not in its identity.
     version : int
         Increased when the definition changes; part of a case's identity.
+    made_by : callable, optional
+        Returns the spec in a process for code of users, where alone it may run.
+    load : callable, optional
+        (case) to the arguments by which the extension gets to know it, before a case is prepared.
     """
 
     name: str
@@ -268,6 +272,8 @@ class KernelSpec:
     part: Callable[[Case, int, int], Part] | None = None
     derived_columns: Callable[[Case], Mapping[str, Any]] | None = None
     version: int = 1
+    made_by: Callable[[], KernelSpec] | None = None
+    load: Callable[[Case], Mapping[str, Any]] | None = None
 
     def __repr__(self) -> str:
         """Return name and definition in one line."""
@@ -302,8 +308,7 @@ class Case(FromFields):
     labels : mapping
         Words that are not part of its identity, by names from `LABELS`.
     request : mapping, optional
-        The options with which `memkern.case` built it, if all of them are words and numbers, which
-        a sweep file can contain. They are not part of its identity.
+        The options of `memkern.case`, if a sweep file can contain them; not in its identity.
     """
 
     spec: KernelSpec

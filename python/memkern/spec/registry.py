@@ -37,6 +37,8 @@ _COMMON = """
     """
 
 _registry: dict[str, KernelSpec] = {}
+builders: dict[str, Callable[..., Case]] = {}
+"""By name, what builds a case of options instead of a kernel's spec."""
 _suites: dict[str, Suite] = {}
 
 
@@ -112,7 +114,7 @@ def find(name: str) -> KernelSpec:
     return found
 
 
-def _by_name(spec: KernelSpec) -> tuple[Callable[[str], KernelSpec], tuple[str]]:
+def _by_name(spec: KernelSpec) -> tuple[Callable[..., KernelSpec], tuple[str, ...]]:
     """Return the pickled form of a spec.
 
     Raises
@@ -120,6 +122,8 @@ def _by_name(spec: KernelSpec) -> tuple[Callable[[str], KernelSpec], tuple[str]]
     InputError
         The spec is not registered by its name.
     """
+    if spec.made_by is not None:
+        return spec.made_by, ()
     if _registry.get(spec.name) is not spec:
         raise InputError(
             f"kernel {spec.name!r} can't be pickled: register it, since other processes find "
@@ -174,14 +178,28 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     InputError
         There is no such kernel, it has no such option, or an option's value is wrong.
     """
+    family_module(str(kernel).partition(".")[0], "kernels")
+    if kernel in builders:
+        return builders[kernel](**options)
     spec = spec_of(plain(kernel, "kernel"), plain(definition, "definition"))
-    options = {name: plain(value, name) for name, value in options.items()}
-    options = _own_options(spec, options)
-    inputs = given(spec, options)
+    return built_by(spec, options, definition=definition)
+
+
+def built_by(spec: KernelSpec, options: Mapping[str, Any], **request: Any) -> Case:
+    """Return the case of a spec with options, which are its request with those of `request`.
+
+    Raises
+    ------
+    InputError
+        The kernel has no such option, or an option's value is wrong.
+    """
+    own = {name: plain(value, name) for name, value in options.items()}
+    own = _own_options(spec, own)
+    inputs = given(spec, own)
     built = inputs.case() if spec.build is None else spec.build(inputs)
-    if not all(map(_is_plain, options.values())):
+    if not all(map(_is_plain, own.values())):
         return built
-    return dataclasses.replace(built, request={"definition": definition, **options})
+    return dataclasses.replace(built, request={**request, **own})
 
 
 def _is_plain(value: object) -> bool:
@@ -223,6 +241,11 @@ def case_of_record(record: Mapping[str, Any]) -> Case:
         It was built from arrays, or by a version of memkern with another definition.
     """
     name = f"case {record.get('case_id')} of {record.get('kernel')}"
+    if record.get("source"):
+        raise InputError(
+            f"{name} was compiled from {shown(record['source'])}: code that a file names is not "
+            "run, so that it must be given again (memkern run)"
+        )
     if not record.get("request"):
         raise InputError(f"{name} was built from arrays, which are not in the record")
     built = case(record["kernel"], **json.loads(record["request"]))

@@ -21,6 +21,7 @@ from memkern.engine.public import ALL_B, measure, prepare, take_samples
 from memkern.errors import DeviceError, InputError
 from memkern.extension import _memkern
 from memkern.formats.values import plain_record
+from memkern.isolating import enter
 from memkern.spec.case import Case
 from memkern.spec.sweepfile import read_sweep
 from memkern.statistics import median
@@ -90,6 +91,7 @@ def serve(
 
 def main(words: Sequence[str]) -> int:
     """Serve a sweep file with changes (JSON) on standard input and output."""
+    enter()
     sweep, changes = words
     return run_worker(functools.partial(serve, sweep, json.loads(changes)))
 

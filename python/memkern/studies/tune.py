@@ -13,6 +13,7 @@ from memkern.engine.public import Measurement, in_rounds, measure, prepare, to_r
 from memkern.errors import InputError
 from memkern.formats import ResultSet
 from memkern.host.environment import machine_environment
+from memkern.isolating import isolates
 from memkern.progress import announce
 from memkern.results.ratios import TURNS, ratio
 from memkern.spec.case import Case, does_nothing
@@ -34,6 +35,7 @@ TUNED: dict[str, tuple[Any, ...]] = {
 }
 
 
+@isolates
 def tune(
     case: Case,
     *,

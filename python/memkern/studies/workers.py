@@ -34,6 +34,8 @@ class WorkerProcess:
         Arguments of the module.
     python : str
         The interpreter.
+    session : bool
+        Whether Ctrl-C in a terminal does not reach it.
 
     Raises
     ------
@@ -41,7 +43,14 @@ class WorkerProcess:
         The interpreter can't be run.
     """
 
-    def __init__(self, what: str, module: str, *words: str, python: str = sys.executable) -> None:
+    def __init__(
+        self,
+        what: str,
+        module: str,
+        *words: str,
+        python: str = sys.executable,
+        session: bool = False,
+    ) -> None:
         self._what = what
         with ExitStack() as stack:
             self._errors = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
@@ -51,6 +60,7 @@ class WorkerProcess:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._errors,
+                    start_new_session=session,
                 )
             except OSError as error:
                 raise InputError(f"{python} can't be run: {reason(error)}") from None

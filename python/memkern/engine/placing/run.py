@@ -40,6 +40,7 @@ from memkern.host import Host, this_host
 from memkern.host.capacity import capacity
 from memkern.host.distances import BESIDE, MIXED, SHARED, Spread, class_name
 from memkern.host.environment import machine_environment
+from memkern.isolating import isolates
 from memkern.machine import environment, gpu
 from memkern.machine.caches import data_caches
 from memkern.machine.kernel_counters import memory_counters
@@ -342,6 +343,7 @@ def environment_of_ranks() -> dict[str, Any]:
     }
 
 
+@isolates
 @together()
 def measure(
     case: Case,

@@ -125,6 +125,8 @@ class Prepared:
                 f"{case.spec.name} on {self.device} sets the number of threads itself: leave "
                 "threads out"
             )
+        if case.spec.load is not None:
+            _memkern.add_function(**case.spec.load(case))
         return _memkern.Prepared(
             kernel=case.spec.name,
             dtype=case.dtype,

@@ -24,6 +24,7 @@ from memkern.errors import InputError, warn
 from memkern.formats import ResultSet
 from memkern.host import this_host
 from memkern.host.distances import Spread
+from memkern.isolating import isolates
 from memkern.progress import bar as progress_bar
 from memkern.spec.case import Case
 from memkern.spec.sequences import Cases, permuted, product
@@ -36,6 +37,7 @@ _NARROW, _MOST_TIMES = 0.02, 3
 _APART = 16  # above the number of records of a case, which may be a rotation of kernels
 
 
+@isolates
 @together()
 def sweep(  # noqa: PLR0913
     cases: Iterable[Case],

@@ -29,9 +29,9 @@ from memkern.shared.checking import (
     outcome,
     positions,
 )
-from memkern.shared.elementwise import length, mccalpin, streaming_inputs
+from memkern.shared.elementwise import PATTERN, REPEATS, length, mccalpin, streaming_inputs
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model, once_for_inputs
-from memkern.spec.inputs import Given, index_type, row
+from memkern.spec.inputs import Given, index_type
 from memkern.spec.kernel import (
     DTYPES,
     INDEX_DTYPES,
@@ -62,28 +62,7 @@ def _index_of(case: Case, index_name: str, i: IndexArray) -> IndexArray:
 _cached_indices = functools.lru_cache(maxsize=4)(indices.build)
 
 
-_PATTERN = row(
-    "pattern",
-    "permutation",
-    "order of the indices: permutation, stride1, stride:N, chase, central, zipf:EXPONENT, "
-    "hot:ACCESSES:ELEMENTS, or a file",
-    type="indices.IndicesLike",
-    metavar="PATTERN",
-    column="-",
-    meaning="``permutation``, ``stride1``, ``stride:N``, ``chase``, ``central``, "
-    "``zipf:EXPONENT``, ``hot:ACCESSES:ELEMENTS``, a file, or the indices themselves, shape "
-    "(elements,). Where a kernel has several index arrays, they are drawn with different seeds.",
-)
-_REPEATS = row(
-    "repeats",
-    False,
-    "allow repeated indices in a file",
-    flag="allow_repeats",
-    column="-",
-    meaning="Whether given indices may have duplicates.",
-)
-
-_INDICES = (_PATTERN, _REPEATS, index_type())
+_INDICES = (PATTERN, REPEATS, index_type())
 
 
 def _indexed(given: Given) -> Case:

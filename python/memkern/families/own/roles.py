@@ -1,0 +1,104 @@
+"""Arrays of a user's kernel, and what it does with them."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from memkern.checks import shown
+from memkern.errors import InputError
+
+READ, WRITE, UPDATE, SUM, INDEX = "read", "write", "update", "sum", "index"
+"""Roles of arrays; workers add to the single element of a sum, indices are elements of another."""
+ROLES = (READ, WRITE, UPDATE, SUM, INDEX)
+LENGTH = "n"
+"""Name of the number of iterations in shapes."""
+
+_OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+class Array(NamedTuple):
+    """An array.
+
+    Attributes
+    ----------
+    name, role : str
+    shape : str
+        Its number of elements, as a sum or product of ``n``, whole numbers and parameters.
+    of : str
+        Of an index array, the array whose elements the indices are.
+    used : str
+        The number of its elements that are accessed; empty if these are all.
+    """
+
+    name: str
+    role: str
+    shape: str = LENGTH
+    of: str = ""
+    used: str = ""
+
+
+def array_of(name: str, text: object) -> Array:
+    """Return an array from its role, such as ``read``, ``write[n + 2, n]`` or ``index[x]``.
+
+    Raises
+    ------
+    InputError
+        It is no role.
+    """
+    found = re.fullmatch(r"\s*(\w+)\s*(?:\[(.*)\])?\s*", text if isinstance(text, str) else "")
+    if found is None or found[1] not in ROLES or not name.isidentifier():
+        raise InputError(
+            f"array {shown(name)} must be {', '.join(ROLES[:-1])} or {INDEX}[array], with a size "
+            f"unless it is {LENGTH}, as in read[{LENGTH} + 2], not {shown(text)}"
+        )
+    role, inside = found[1], found[2]
+    if role == INDEX:
+        of, _, shape = (inside or "").partition(",")
+        if not of.strip().isidentifier():
+            raise InputError(f"index array {name} needs the array of its elements: {INDEX}[array]")
+        return Array(name, role, shape.strip() or LENGTH, of.strip())
+    shape, _, used = (inside or LENGTH).partition(",")
+    return Array(name, role, "1" if role == SUM else shape, used=used.strip())
+
+
+def number_of(array: Array, text: str, sizes: Mapping[str, int]) -> int:
+    """Return a number of elements of an array.
+
+    Raises
+    ------
+    InputError
+        The text is no sum or product of whole numbers and names of `sizes`, or not positive.
+    """
+
+    def value(node: ast.AST) -> int:
+        match node:
+            case ast.Expression(body=body):
+                return value(body)
+            case ast.Constant(value=int() as k):
+                return k
+            case ast.Name(id=name) if name in sizes:
+                return sizes[name]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                return int(_OPERATORS[type(op)](value(left), value(right)))
+        raise ValueError
+
+    try:
+        found = value(ast.parse(text.strip(), mode="eval"))
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
+        names = ", ".join(sizes)
+        raise InputError(
+            f"the size of {array.name}, {shown(text)}, must be a sum or product of whole "
+            f"numbers and {names}"
+        ) from None
+    if found < 1:
+        raise InputError(f"{array.name} has {found} elements: give a larger {LENGTH}")
+    return found

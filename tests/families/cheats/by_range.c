@@ -1,0 +1,5 @@
+// Results that depend on how iterations are divided.
+#include <stdint.h>
+void f(double *a, const double *b, const double *c, int64_t begin, int64_t end, double s) {
+  for (int64_t i = begin; i < end; ++i) a[i] = b[i] + s * c[i] + (begin > 0);
+}

@@ -1,0 +1,5 @@
+// Half of the range.
+#include <stdint.h>
+void f(double *a, const double *b, const double *c, int64_t begin, int64_t end, double s) {
+  for (int64_t i = begin; i < (begin + end) / 2; ++i) a[i] = b[i] + s * c[i];
+}

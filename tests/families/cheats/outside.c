@@ -1,0 +1,6 @@
+// Writes outside of its range.
+#include <stdint.h>
+void f(double *a, const double *b, const double *c, int64_t begin, int64_t end, double s) {
+  for (int64_t i = begin; i < end; ++i) a[i] = b[i] + s * c[i];
+  if (begin > 0) a[begin - 1] = b[begin - 1] + s * c[begin - 1];
+}

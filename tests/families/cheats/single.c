@@ -1,0 +1,5 @@
+// float32 inside float64.
+#include <stdint.h>
+void f(double *a, const double *b, const double *c, int64_t begin, int64_t end, double s) {
+  for (int64_t i = begin; i < end; ++i) a[i] = (double)((float)b[i] + (float)c[i]);
+}
