@@ -1,0 +1,178 @@
+"""Expressions and functions of users beside the package's kernels, and honest ones that must pass.
+
+python bench/own_kernels.py --honest 10
+
+Each expression is measured in turns with the kernel of the same operation in variant ``auto``, by
+one thread, with data in each level. Then fifty honest kernels are measured, each as often as
+``--honest`` says: none may be refused.
+"""
+
+import importlib.util
+import math
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+from records import Row, add, options, parsed, write
+
+import memkern as mk
+from memkern import isolating
+from memkern.host.capacity import data_caches, last_level_cache_B
+from memkern.studies.turns import Trial, take_turns
+
+# Others use a shared cache as well.
+LEVELS_B = {
+    f"L{c['level']}": c["size_B"] // (2 if c["level"] < 3 else 4) for c in data_caches()
+}
+LEVELS_B["memory"] = 4 * last_level_cache_B()
+# The expression, its bytes of an iteration, and the package's kernel of so many iterations.
+PAIRS: dict[str, tuple[str, int, Any]] = {
+    "triad": (
+        "a[i] = b[i] + s * c[i]",
+        24,
+        lambda n, **how: mk.stream("triad", n, **how),
+    ),
+    "gather": (
+        "a[i] = b[idx[i]]",
+        24,
+        lambda n, **how: mk.raider("gather_copy", n, **how),
+    ),
+    "dot": ("s += a[i] * b[i]", 16, lambda n, **how: mk.loops("dot", elements=n, **how)),
+}
+_C = """#include <stdint.h>
+void stencil(double *restrict a, const double *restrict b, int64_t begin, int64_t end, int64_t m,
+             double s) {
+  for (int64_t r = begin + 1; r < end + 1; ++r)
+#pragma omp simd
+    for (int64_t i = r * m + 1; i < r * m + m - 1; ++i)
+      a[i] = s * (b[i] + b[i - m] + b[i + m] + b[i - 1] + b[i + 1]);
+}
+"""
+_FUNCTIONS: list[Any] = []  # whose addresses are in use
+_ONE = ["+", "-", "*"]
+HONEST = [
+    *(f"a[i] = b[i] {x} c[i]" for x in _ONE),
+    *(f"a[i] = b[i] {x} s" for x in _ONE),
+    *(f"a[i] += s {x} b[i]" for x in _ONE),
+    *(f"a[i] = b[i] {x} s * c[i]" for x in _ONE),
+    *(f"a[i] = b[idx[i]] {x} c[i]" for x in _ONE),
+    *(f"a[idx[i]] = b[i] {x} c[i]" for x in _ONE),
+    *(f"a[i] = b[i {x} 1]" for x in ("+", "-")),
+    *(f"sum += a[i] {x} b[i]" for x in _ONE),
+    *(f"a[i] = {f}(b[i], c[i])" for f in ("min", "max")),
+    *(f"a[i] = {f}(b[i])" for f in ("sqrt", "abs")),
+    *("a[i] = b[i]", "a[i] = s", "a[i] = b[i] / c[i]", "a[i] = -b[i]", "a[i] = a[i] * s"),
+    *("a[i] = b[i] + c[i] * d[i]", "a[i] = s * b[i] + t * c[i]", "a[i] += b[i] + s * c[i]"),
+    *("a[i] = b[i]; c[i] = d[i]", "sum += a[i]", "sum += a[i] * a[i]", "sum += abs(a[i])"),
+    *("a[i] = b[2 * i]", "a[2 * i] = b[i]", "a[i] = b[m * i]", "a[i] = b[idx[i]]"),
+    *("a[idx[i]] = b[i]", "a[idx[i]] += b[i]", "a[idx[i]] = b[jdx[i]]"),
+    *("a[i] = b[i-1] + b[i] + b[i+1]", "a[i] = (b[i-2] + b[i-1] + b[i+1] + b[i+2]) / 4"),
+    *("a[i] = s * (b[i-m] + b[i-1] + b[i] + b[i+1] + b[i+m])", "a[i] = b[i] * b[i] * b[i]"),
+]
+
+
+def stencil_reference(a: Any, b: Any, m: int, s: float) -> Any:
+    """Return what the stencil in C writes."""
+    x, after = b.reshape(-1, m), a.reshape(-1, m).copy()
+    inner = x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:] + x[1:-1, 1:-1]
+    after[1:-1, 1:-1] = s * inner
+    return after.ravel()
+
+
+def stencil_pair(bytes_B: int, **how: Any) -> tuple[mk.Case, mk.Case]:
+    """Return the stencil of the package, and the same in C."""
+    columns = min(2048, int((bytes_B / 16) ** 0.5))
+    rows = bytes_B // 16 // columns
+    with tempfile.NamedTemporaryFile("w", suffix=".c") as file:
+        file.write(_C)
+        file.flush()
+        own = mk.kernel(
+            **{"file": file.name, "function": "stencil", "reference": stencil_reference},
+            arrays={"a": "write[(n + 2) * m, n * (m - 2)]", "b": "read[(n + 2) * m]"},
+            parameters={"m": columns, "s": 0.25},
+        )
+    base = mk.loops("stencil", rows=rows, columns=columns, variant="auto", **how)
+    return base, own.case(rows - 2, **how)
+
+
+def numba_pair(bytes_B: int, **how: Any) -> tuple[mk.Case, mk.Case]:
+    """Return the triad of the package, and that of a function of Numba."""
+    import numba
+
+    values, size = numba.types.CPointer(numba.types.float64), numba.types.int64
+    kind = numba.types.void(values, values, values, size, size, numba.types.float64)
+
+    @numba.cfunc(kind)
+    def triad(a, b, c, begin, end, s):  # type: ignore[no-untyped-def]
+        for i in range(begin, end):
+            a[i] = b[i] + s * c[i]
+
+    roles = {"a": "write", "b": "read", "c": "read"}
+    own = mk.kernel(
+        **{"address": triad.address, "function": "triad", "arrays": roles},
+        **{"parameters": {"s": 3.0}, "reference": "a[i] = b[i] + s * c[i]"},
+    )
+    _FUNCTIONS.append(triad)
+    return mk.stream("triad", bytes_B // 24, variant="auto", **how), own.case(bytes_B // 24, **how)
+
+
+def turns(name: str, level: str, seconds: float) -> Row:
+    """Return a row with the time of an expression over that of the package's kernel."""
+    how: dict[str, Any] = {"threads": 1, "pages": "thp" if level == "memory" else "default"}
+    if name in OTHERS:
+        base, own = OTHERS[name](LEVELS_B[level], **how)
+    else:
+        text, each_B, build = PAIRS[name]
+        n = LEVELS_B[level] // each_B
+        base, own = build(n, variant="auto", **how), mk.kernel(text).case(n, **how)
+    trial = Trial(own, name, own.bytes_B / base.bytes_B)
+    take_turns(base, [trial], time.perf_counter() + seconds, own.bytes_B)
+    effect, half = trial.estimate()
+    ratio = {"time over the package's": math.exp(effect)}
+    ends = (math.exp(effect - half), math.exp(effect + half))
+    ends_by_name = dict(zip(("low", "high"), ends, strict=True))
+    return {"kernel": name, "level": level, **ratio, **ends_by_name, "bytes": own.bytes_B}
+
+
+OTHERS = {"stencil": stencil_pair}
+if importlib.util.find_spec("numba"):
+    OTHERS["numba"] = numba_pair
+
+
+def honest(times: int) -> tuple[int, list[str]]:
+    """Return how many honest kernels were measured, and what was said of those refused."""
+    refused = []
+    for text in HONEST:
+        for k in range(times):
+            n = int(np.random.default_rng(k).choice([1000, 30_000, 1_000_000]))
+            made = mk.kernel(text).case(n, budget_s=0.02, placements=1, threads=1 + k % 2)
+            found = made.measure()
+            if not found.valid:
+                refused.append(f"{text} ({n}): {found.record['validation']}")
+    return times * len(HONEST), refused
+
+
+def main() -> None:
+    """Print and write the ratios, and what was refused."""
+    parser = options(__doc__, turns=1)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of a pair (5)")
+    parser.add_argument("--honest", type=int, default=10, help="measurements of a kernel (10)")
+    args = parsed(parser)
+    isolating.enter()
+    rows: list[Row] = []
+    for name in (*PAIRS, *OTHERS):
+        for level in LEVELS_B:
+            add(rows, turns(name, level, args.seconds))
+    for name in (*PAIRS, *OTHERS):
+        own = [math.log(r["time over the package's"]) for r in rows if r["kernel"] == name]
+        print(f"{name}: geometric mean {math.exp(sum(own) / len(own)):.3f}")
+    number, refused = honest(args.honest)
+    name = f"{len(HONEST)} honest kernels"
+    add(rows, {"kernel": name, "measured": number, "refused": len(refused)})
+    write(args, rows)
+    print("\n".join(refused))
+
+
+if __name__ == "__main__":
+    main()
