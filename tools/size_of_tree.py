@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-CPP = (".cpp", ".hpp", ".cu", ".inc")
+CPP = (".cpp", ".hpp", ".cu", ".inc", ".c")
 DATA = (".csv", ".j2", ".js", ".css", ".toml")
 LONG = 600
 
@@ -48,7 +48,8 @@ COUNTS: dict[str, tuple[Callable[[str], int], Callable[[str], bool]]] = {
         ),
     ),
     "lines of data in python/": (lines, lambda p: p.startswith("python/") and p.endswith(DATA)),
-    "lines of cpp/": (lines, lambda p: p.startswith("cpp/") and p.endswith(CPP)),
+    # With the C that the package compiles at run time.
+    "lines of cpp/": (lines, lambda p: p.startswith(("cpp/", "python/")) and p.endswith(CPP)),
     "lines of tests/ and bench/": (
         lines,
         lambda p: p.startswith(("tests/", "bench/")) and p.endswith((".py", *CPP)),

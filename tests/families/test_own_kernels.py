@@ -285,6 +285,35 @@ def test_accesses_in_assembler_and_intrinsics_are_not_seen():
     assert compiling.unseen("int vldata; double plasma;") == ""
 
 
+def test_atomic_operations_are_counted_and_are_no_races(tmp_path):
+    source = tmp_path / "count.c"
+    source.write_text(
+        """#include <stdint.h>
+        void f(double *hits, const double *b, int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i)
+            if (b[i] >= 0) __atomic_fetch_add((int64_t *)hits, 1, __ATOMIC_RELAXED);
+        }
+        """
+    )
+
+    def reference(hits, b):
+        return (hits.view(np.int64) + np.sum(b >= 0)).view(np.float64)
+
+    arrays = {"hits": "update[1]", "b": "read"}
+    kernel = mk.kernel(file=source, function="f", arrays=arrays, reference=reference)
+    found = kernel.measure(500, threads=2, **QUICK)
+    assert found.valid, found.record["validation"]
+    assert json.loads(found.record["accesses_counted"])["hits"]["loads"] == 4099
+
+
+def test_accesses_of_clang_are_counted_one_by_one(monkeypatch):
+    monkeypatch.setattr(compiling, "compiler", lambda: (("clang",), "clang version 14"))
+    assert {"-fno-vectorize", "-fno-openmp-simd"} < {*compiling._COUNTED_OF[compiling._kind()]}
+    assert "-mtune=generic" in compiling.flags()
+    monkeypatch.setattr(compiling, "compiler", lambda: (("python", "-m", "ziglang", "cc"), "15"))
+    assert "-mtune=generic" not in compiling.flags(["-DX"]) and "-DX" in compiling.flags(["-DX"])
+
+
 def test_a_worker_that_ended_is_replaced():
     isolated.call(os.getpid)
     worker = isolated._workers[0]

@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -31,15 +32,18 @@ _FLAGS = (
     *("-std=gnu11", "-O3", "-march=native", "-fPIC", "-fopenmp-simd", "-fno-builtin"),
     *("-fno-math-errno", "-ffp-contract=off"),
 )
-_FLAGS_OF = {
-    "gcc": ("-fno-tree-loop-distribute-patterns",),
-    "clang": ("-Wno-pass-failed",),
-}
 # Compilers tune for processors that are newer than they are as for older ones.
-_X86 = ("-mprefer-vector-width=512", "-mtune=generic")
+_TUNED = "-mtune=generic"
+_FLAGS_OF = {
+    "gcc": ("-fno-tree-loop-distribute-patterns", _TUNED),
+    "clang": ("-Wno-pass-failed", _TUNED),
+    "zig": ("-Wno-pass-failed",),
+}
+_X86 = ("-mprefer-vector-width=512",)
 # So that each access is seen.
 _COUNTED = ("-g", "-fsanitize=thread")
-_COUNTED_OF = {"gcc": (), "clang": ("-fno-vectorize", "-fno-slp-vectorize")}
+_SCALAR = ("-fno-vectorize", "-fno-slp-vectorize", "-fno-openmp-simd")
+_COUNTED_OF = {"gcc": (), "clang": _SCALAR, "zig": _SCALAR}
 _WRAPPED = "-Wl," + ",".join(f"--wrap={name}" for name in ("memcpy", "memmove", "memset"))
 _HOOKS = Path(__file__).with_name("counted.c")
 _LONGEST_S = 120.0
@@ -54,8 +58,8 @@ def compiler() -> tuple[tuple[str, ...], str]:
     InputError
         There is none.
     """
-    found = next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
-    command: tuple[str, ...] = (found,) if found else ()
+    wanted = (shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"])
+    command = next((tuple(words) for words in wanted if words and shutil.which(words[0])), ())
     if not command and importlib.util.find_spec("ziglang"):
         command = (sys.executable, "-m", "ziglang", "cc")
     if not command:
@@ -149,7 +153,8 @@ def _processor() -> str:
 
 
 def _kind() -> str:
-    return "clang" if re.search("clang|zig", " ".join((*compiler()[0], compiler()[1]))) else "gcc"
+    words = " ".join((*compiler()[0], compiler()[1]))
+    return next((kind for kind in ("zig", "clang") if kind in words), "gcc")
 
 
 def _build(path: Path, source: str, name: str, own: Sequence[str], counted: bool) -> None:

@@ -31,7 +31,7 @@ __attribute__((visibility("default"))) void memkern_worker(int w) {
 }
 __attribute__((visibility("default"))) int64_t memkern_elsewhere(void) { return elsewhere; }
 
-enum { READ = 1, WRITE = 2, ATOMIC = 4 };
+enum { READ = 1, WRITE = 2, ATOMICALLY = 4, BOTH = READ | WRITE | ATOMICALLY };
 
 static void accessed(const void *at, size_t size, int how) {
   const uintptr_t begin = (uintptr_t)at;
@@ -40,7 +40,7 @@ static void accessed(const void *at, size_t size, int how) {
     if (begin < a->first || begin >= a->last) continue;
     if (how & READ) a->loads += 1, a->load_B += (int64_t)size;
     if (how & WRITE) a->stores += 1, a->store_B += (int64_t)size;
-    if (how & ATOMIC) a->atomics = 1;
+    if (how & ATOMICALLY) a->atomics = 1;
     if (begin < a->begin || begin + size > a->end) {
       if (!a->was_outside) a->outside = (int64_t)(begin - a->begin);
       a->was_outside = 1;
@@ -78,49 +78,26 @@ void __tsan_write_range(void *p, unsigned long n) { accessed(p, n, WRITE); }
 void __tsan_atomic_thread_fence(int order) { (void)order; }
 void __tsan_atomic_signal_fence(int order) { (void)order; }
 
-#define ATOMIC_OP(bits, T, name)                                                        \
-  T __tsan_atomic##bits##_fetch_##name(volatile T *p, T v, int order) {                 \
-    (void)order;                                                                        \
-    accessed((void *)p, sizeof(T), READ | WRITE | ATOMIC);                              \
-    return __atomic_fetch_##name(p, v, 5);                                              \
+#define ATOMIC(bits, T, result, name, parameters, how, value) \
+  result __tsan_atomic##bits##_##name parameters {            \
+    accessed((const void *)p, sizeof(T), how);                \
+    return value;                                             \
   }
-#define ATOMIC_EXCHANGE(bits, T, name)                                                  \
-  int __tsan_atomic##bits##_compare_exchange_##name(volatile T *p, T *old, T v, int s,  \
-                                                    int f) {                            \
-    (void)s, (void)f;                                                                   \
-    accessed((void *)p, sizeof(T), READ | WRITE | ATOMIC);                              \
-    return __atomic_compare_exchange_n(p, old, v, 0, 5, 5);                             \
-  }
-#define ATOMICS(bits, T)                                                                \
-  T __tsan_atomic##bits##_load(const volatile T *p, int order) {                        \
-    (void)order;                                                                        \
-    accessed((const void *)p, sizeof(T), READ | ATOMIC);                                \
-    return __atomic_load_n(p, 5);                                                       \
-  }                                                                                     \
-  void __tsan_atomic##bits##_store(volatile T *p, T v, int order) {                     \
-    (void)order;                                                                        \
-    accessed((void *)p, sizeof(T), WRITE | ATOMIC);                                     \
-    __atomic_store_n(p, v, 5);                                                          \
-  }                                                                                     \
-  T __tsan_atomic##bits##_exchange(volatile T *p, T v, int order) {                     \
-    (void)order;                                                                        \
-    accessed((void *)p, sizeof(T), READ | WRITE | ATOMIC);                              \
-    return __atomic_exchange_n(p, v, 5);                                                \
-  }                                                                                     \
-  T __tsan_atomic##bits##_compare_exchange_val(volatile T *p, T old, T v, int s, int f) { \
-    (void)s, (void)f;                                                                   \
-    accessed((void *)p, sizeof(T), READ | WRITE | ATOMIC);                              \
-    __atomic_compare_exchange_n(p, &old, v, 0, 5, 5);                                   \
-    return old;                                                                         \
-  }                                                                                     \
-  ATOMIC_OP(bits, T, add)                                                               \
-  ATOMIC_OP(bits, T, sub)                                                               \
-  ATOMIC_OP(bits, T, and)                                                               \
-  ATOMIC_OP(bits, T, or)                                                                \
-  ATOMIC_OP(bits, T, xor)                                                               \
-  ATOMIC_OP(bits, T, nand)                                                              \
-  ATOMIC_EXCHANGE(bits, T, strong)                                                      \
-  ATOMIC_EXCHANGE(bits, T, weak)
+#define ADD(bits, T, name) \
+  ATOMIC(bits, T, T, fetch_##name, (volatile T * p, T v, int o), BOTH, __atomic_fetch_##name(p, v, 5))
+#define CHANGE(bits, T, name)                                                               \
+  ATOMIC(bits, T, int, compare_exchange_##name, (volatile T * p, T * old, T v, int s, int f), \
+         BOTH, __atomic_compare_exchange_n(p, old, v, 0, 5, 5))
+#define ATOMICS(bits, T)                                                                        \
+  ATOMIC(bits, T, T, load, (const volatile T *p, int o), READ | ATOMICALLY, __atomic_load_n(p, 5)) \
+  ATOMIC(bits, T, void, store, (volatile T * p, T v, int o), WRITE | ATOMICALLY,                \
+         __atomic_store_n(p, v, 5))                                                             \
+  ATOMIC(bits, T, T, exchange, (volatile T * p, T v, int o), BOTH, __atomic_exchange_n(p, v, 5)) \
+  ATOMIC(bits, T, T, compare_exchange_val, (volatile T * p, T old, T v, int s, int f), BOTH,    \
+         (__atomic_compare_exchange_n(p, &old, v, 0, 5, 5), old))                               \
+  CHANGE(bits, T, strong) CHANGE(bits, T, weak)                                                 \
+  ADD(bits, T, add) ADD(bits, T, sub) ADD(bits, T, and) ADD(bits, T, or) ADD(bits, T, xor)      \
+  ADD(bits, T, nand)
 ATOMICS(8, uint8_t)
 ATOMICS(16, uint16_t)
 ATOMICS(32, uint32_t)
