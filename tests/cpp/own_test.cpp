@@ -16,17 +16,23 @@ namespace {
 
 using namespace testing;
 
-void scaled(double* a, const double* b, const std::int32_t* idx, std::int64_t begin,
-            std::int64_t end, std::int64_t shift, double s) {
+// With the type by which functions are called, which the sanitizer compares.
+void scaled(void* to, void* from, void* indices, std::int64_t begin, std::int64_t end,
+            std::int64_t shift, double s) {
+  auto* a = static_cast<double*>(to);
+  const auto* b = static_cast<const double*>(from);
+  const auto* idx = static_cast<const std::int32_t*>(indices);
   for (std::int64_t i = begin; i < end; ++i) a[i] = s * b[idx[i]] + static_cast<double>(shift);
 }
 
-void summed(float* sum, const float* b, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; ++i) *sum += b[i] / 1024;
+void summed(void* sum, void* b, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    *static_cast<float*>(sum) += static_cast<const float*>(b)[i] / 1024;
+  }
 }
 
-void rounds_up(double* a, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; ++i) a[i] = 1;
+void rounds_up(void* a, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) static_cast<double*>(a)[i] = 1;
   std::fesetround(FE_UPWARD);
 }
 

@@ -1,6 +1,7 @@
 // Prepares cases of functions that are given at run time. The caller vouches for their accesses.
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -66,8 +67,8 @@ Body body_of(std::index_sequence<arrays...>, std::index_sequence<integers...>,
                             Repeated<std::int64_t, integers>..., Repeated<double, numbers>...);
     const auto& a = *static_cast<const OwnArgs*>(args);
     const auto w = static_cast<std::size_t>(worker);
-    reinterpret_cast<Called>(a.address)((a.array[arrays] + w * a.stride_B[arrays])..., range.begin,
-                                        range.end, a.integer[integers]..., a.number[numbers]...);
+    std::bit_cast<Called>(a.address)((a.array[arrays] + w * a.stride_B[arrays])..., range.begin,
+                                     range.end, a.integer[integers]..., a.number[numbers]...);
     if (modes() == a.usual) return;
     set_modes(a.usual);
     a.changed_modes->store(true, std::memory_order_relaxed);
@@ -99,8 +100,8 @@ void add_sums(const void* args, int workers) {
   with_type(a.type, [&]<class T>(T) {
     for (std::size_t k = 0; k < a.sums; ++k) {
       T sum{};
-      for (std::size_t w = 0; w < static_cast<std::size_t>(workers); ++w) {
-        T* own = reinterpret_cast<T*>(a.partial[k] + w * kApart_B);
+      for (int w = 0; w < workers; ++w) {
+        T* own = reinterpret_cast<T*>(a.partial[k] + static_cast<std::size_t>(w) * kApart_B);
         sum = static_cast<T>(sum + std::exchange(*own, T{}));
       }
       *reinterpret_cast<T*>(a.result[k]) = sum;
