@@ -224,7 +224,7 @@ def _pickled(reference: Callable[..., Any]) -> bytes:
 
 
 def spec_of(definition: Definition) -> KernelSpec:
-    """Return the specification of a kernel, which is registered in this process."""
+    """Return the specification of a kernel; it is in no registry, whose kernels all users have."""
     integers = [
         row(name, value, "parameter of the kernel", least=-(2**62), goes_to=INTEGERS)
         for name, value in definition.integers
@@ -234,37 +234,35 @@ def spec_of(definition: Definition) -> KernelSpec:
     ]
     indexed = any(array.role == INDEX for array in definition.arrays)
     once = all(array.role not in (SUM, UPDATE) for array in definition.arrays)
-    return registry.register(
-        KernelSpec(
-            name=definition.name,
-            summary=text_of(definition),
-            source=SOURCE,
-            arrays=tuple(
-                ArrayRole(a.name, f"({a.shape},)", "update" if a.role == SUM else a.role)
-                for a in definition.arrays
-                if a.role != INDEX
-            ),
-            traffic=functools.partial(_traffic, definition),
-            iterations=lambda case: case.integers["elements"],
-            checks=Checks(
-                check=functools.partial(check, definition),
-                reference=lambda case, arrays: _applied(definition, case, arrays),
-                ulps=_ULPS,
-                idempotent=once,
-                repeatable=not once,
-            ),
-            inputs=(ELEMENTS, FOOTPRINT, *integers, *numbers, *(PATTERN, REPEATS) * indexed),
-            build=functools.partial(_build, definition),
-            counts=Counts(flops=definition.flops, elementwise=True),
-            limits=Limits(
-                (definition.dtype,), (definition.index_dtype,), idle_knobs=("unroll", "prefetch")
-            ),
-            indices=tuple(a.name for a in definition.arrays if a.role == INDEX),
-            numbers=dict(definition.numbers),
-            derived_columns=lambda case: definition.columns(_integers(definition, case)),
-            made_by=None if definition.address else functools.partial(spec_of, definition),
-            load=functools.partial(_load, definition),
-        )
+    return KernelSpec(
+        name=definition.name,
+        summary=text_of(definition),
+        source=SOURCE,
+        arrays=tuple(
+            ArrayRole(a.name, f"({a.shape},)", "update" if a.role == SUM else a.role)
+            for a in definition.arrays
+            if a.role != INDEX
+        ),
+        traffic=functools.partial(_traffic, definition),
+        iterations=lambda case: case.integers["elements"],
+        checks=Checks(
+            check=functools.partial(check, definition),
+            reference=lambda case, arrays: _applied(definition, case, arrays),
+            ulps=_ULPS,
+            idempotent=once,
+            repeatable=not once,
+        ),
+        inputs=(ELEMENTS, FOOTPRINT, *integers, *numbers, *(PATTERN, REPEATS) * indexed),
+        build=functools.partial(_build, definition),
+        counts=Counts(flops=definition.flops, elementwise=True),
+        limits=Limits(
+            (definition.dtype,), (definition.index_dtype,), idle_knobs=("unroll", "prefetch")
+        ),
+        indices=tuple(a.name for a in definition.arrays if a.role == INDEX),
+        numbers=dict(definition.numbers),
+        derived_columns=lambda case: definition.columns(_integers(definition, case)),
+        made_by=None if definition.address else functools.partial(spec_of, definition),
+        load=functools.partial(_load, definition),
     )
 
 
