@@ -179,6 +179,32 @@ def test_a_function_with_a_halo_declares_what_it_accesses(tmp_path):
         mk.kernel(arrays={**sizes, "a": "write[q]"}, parameters={"m": 9, "s": 0.5}, **how).case(9)
 
 
+def test_a_function_in_cpp_has_a_name_of_c(tmp_path):
+    source = tmp_path / "mine.cpp"
+    source.write_text(
+        """#include <cstdint>
+        #include <vector>
+        template <class T> T twice(T x) { static std::vector<T> one(1, T(2)); return one[0] * x; }
+        extern "C" void f(double *a, const double *b, int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) a[i] = twice(b[i]);
+        }
+        """
+    )
+    arrays = {"a": "write", "b": "read"}
+    found = mk.kernel(file=source, function="f", arrays=arrays, reference="a[i] = 2 * b[i]")
+    assert found.measure(500, **QUICK).valid
+    with pytest.raises(mk.InputError, match='one of C\\+\\+ needs extern "C"'):
+        mk.kernel(file=source, function="twice", arrays=arrays, reference="a[i] = b[i]").measure(9)
+
+
+def test_they_run_on_processors_as_one_process(monkeypatch):
+    with pytest.raises(mk.InputError, match="own kernels run on processors, as one process"):
+        mk.kernel("a[i] = b[i]").case(100, device="cuda")
+    monkeypatch.setattr("memkern.launcher.size", lambda: 2)
+    with pytest.raises(mk.InputError, match="own kernels run on processors, as one process"):
+        mk.kernel("a[i] = b[i]").case(100)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -317,9 +343,10 @@ def test_atomic_operations_are_counted_and_are_no_races(tmp_path):
 def test_accesses_of_clang_are_counted_one_by_one(monkeypatch):
     monkeypatch.setattr(compiling, "compiler", lambda: (("clang",), "clang version 14"))
     assert {"-fno-vectorize", "-fno-openmp-simd"} < {*compiling._COUNTED_OF[compiling._kind()]}
-    assert "-mtune=generic" in compiling.flags()
+    assert "-mtune=generic" in compiling.flags("a.c")
     monkeypatch.setattr(compiling, "compiler", lambda: (("python", "-m", "ziglang", "cc"), "15"))
-    assert "-mtune=generic" not in compiling.flags(["-DX"]) and "-DX" in compiling.flags(["-DX"])
+    own = compiling.flags("a.c", ["-DX"])
+    assert "-mtune=generic" not in own and "-DX" in own
 
 
 def test_a_worker_that_ended_is_replaced():

@@ -29,7 +29,7 @@ from memkern.machine.environment import fields_of
 
 # As for the variant `auto` of the package (see cpp/cmake/techniques.cmake).
 _FLAGS = (
-    *("-std=gnu11", "-O3", "-march=native", "-fPIC", "-fopenmp-simd", "-fno-builtin"),
+    *("-O3", "-march=native", "-fPIC", "-fopenmp-simd", "-fno-builtin"),
     *("-fno-math-errno", "-ffp-contract=off"),
 )
 # Compilers tune for processors that are newer than they are as for older ones.
@@ -71,10 +71,16 @@ def compiler() -> tuple[tuple[str, ...], str]:
     return command, (version.stdout.splitlines() or ["unknown"])[0]
 
 
-def flags(extra: Sequence[str] = ()) -> list[str]:
-    """Return the flags for the compiler, with further ones of the user."""
+def flags(name: str, extra: Sequence[str] = ()) -> list[str]:
+    """Return the flags for a file of this name, with further ones of the user."""
+    language = ["-std=gnu++17", "-lstdc++"] if is_cpp(name) else ["-std=gnu11"]
     x86 = _X86 if os.uname().machine == "x86_64" else ()
-    return [*_FLAGS, *_FLAGS_OF[_kind()], *x86, *extra]
+    return [*language, *_FLAGS, *_FLAGS_OF[_kind()], *x86, *extra]
+
+
+def is_cpp(name: str) -> bool:
+    """Return whether a file of this name is in C++."""
+    return name.endswith((".cc", ".cpp", ".cxx", ".C"))
 
 
 def built(source: str, name: str, extra: Sequence[str] = (), *, counted: bool = False) -> Path:
@@ -83,7 +89,7 @@ def built(source: str, name: str, extra: Sequence[str] = (), *, counted: bool = 
     Parameters
     ----------
     source : str
-        C.
+        C, or C++ if `name` ends accordingly.
     name : str
         The name of its file, for the compiler's messages.
     extra : sequence of str
@@ -96,7 +102,7 @@ def built(source: str, name: str, extra: Sequence[str] = (), *, counted: bool = 
     InputError
         The compiler refuses it, or others may write to the cache.
     """
-    own = flags(extra) + ([*_COUNTED, *_COUNTED_OF[_kind()]] if counted else [])
+    own = flags(name, extra) + ([*_COUNTED, *_COUNTED_OF[_kind()]] if counted else [])
     hooks = _HOOKS.read_text(encoding="utf-8") if counted else ""
     parts = [source, hooks, *compiler()[0], compiler()[1], *own, _processor()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -301,7 +301,7 @@ class Definition:
             f"a worker accesses {races[0]}, which another one writes, so that results depend on "
             "luck"
         )
-        words = " ".join(compiling.flags(self.flags))
+        words = " ".join(compiling.flags(self._code, self.flags))
         return Loaded(compiling.compiler()[1], words, word, counts, raced or "")
 
     def _touched(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from memkern import files, isolating, small
+from memkern import files, isolating, launcher, small
 from memkern.checks import printable, shown
 from memkern.discovery import above
 from memkern.errors import InputError
@@ -256,7 +256,9 @@ def spec_of(definition: Definition) -> KernelSpec:
         build=functools.partial(_build, definition),
         counts=Counts(flops=definition.flops, elementwise=True),
         limits=Limits(
-            (definition.dtype,), (definition.index_dtype,), idle_knobs=("unroll", "prefetch")
+            *((definition.dtype,), (definition.index_dtype,)),
+            idle_knobs=("unroll", "prefetch"),
+            refuse=_refuse,
         ),
         indices=tuple(a.name for a in definition.arrays if a.role == INDEX),
         numbers=dict(definition.numbers),
@@ -264,6 +266,13 @@ def spec_of(definition: Definition) -> KernelSpec:
         made_by=None if definition.address else functools.partial(spec_of, definition),
         load=functools.partial(_load, definition),
     )
+
+
+def _refuse(case: Case) -> None:
+    if not case.knobs.backend.on_processors or launcher.size() > 1:
+        raise InputError(
+            "own kernels run on processors, as one process: leave out --device and --ranks"
+        )
 
 
 def _integers(definition: Definition, case: Case) -> dict[str, int]:
