@@ -118,12 +118,13 @@ def test_a_record_names_its_code_and_its_bytes():
     assert kernel.case(100).identity() == kernel.case(100).identity()
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
-    "text",
+    ("text", "dtype"),
     [
-        *(TRIAD, "a[idx[i]] = b[i]", "x += a[i] * b[i]", "a[i] += s * b[i]", "a[i] = b[2 * i]"),
-        *("a[i] = (b[i - 1] + b[i + 1]) / 2", "a[i] = sqrt(abs(b[i])) + min(c[i], 7)"),
+        *((TRIAD, "float32"), ("a[idx[i]] = b[i]", "float64"), ("a[i] += s * b[i]", "float64")),
+        *(("x += a[i] * b[i]", "float32"), ("x += a[i] * b[i]", "float64")),
+        *(("a[i] = b[2 * i]", "float32"), ("a[i] = (b[i - 1] + b[i + 1]) / 2", "float64")),
+        ("a[i] = sqrt(abs(b[i])) + min(c[i], 7)", "float32"),
     ],
 )
 def test_honest_expressions_are_valid(text, dtype):
