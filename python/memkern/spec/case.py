@@ -80,7 +80,7 @@ class Checks:
     check : callable
         (case, native) to `Validation`: fills the arrays, yields while the kernel runs (more than
         once only if `idempotent` or `repeatable`), and compares with an independent reference.
-    reference : callable
+    reference : callable, optional
         (case, arrays) to the arrays after one invocation by one worker, in NumPy.
     ulps : float
         Largest valid relative error, in multiples of the machine epsilon.
@@ -94,7 +94,7 @@ class Checks:
     """
 
     check: Callable[[Case, Native], Validation]
-    reference: Callable[[Case, Mapping[str, npt.NDArray[Any]]], dict[str, npt.NDArray[Any]]]
+    reference: Callable[[Case, Mapping[str, Any]], dict[str, npt.NDArray[Any]]] | None = None
     ulps: float = 0.0
     idempotent: bool = True
     repeatable: bool = False

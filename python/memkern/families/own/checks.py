@@ -97,8 +97,8 @@ def _guards(
         wanted = {name: found for name, found in wanted.items() if name not in but}
         return _compared(case, native, wanted, sums, what)
 
-    loaded = definition.load({name: sizes[name] for name, _ in definition.integers})
-    yield loaded.raced if native.obtained()["threads"] > 1 else "", 0.0
+    raced = definition.load({name: sizes[name] for name, _ in definition.integers})
+    yield raced if native.obtained()["threads"] > 1 else "", 0.0
     # Values of sums and updates depend on the number of invocations.
     later = tuple(a.name for a in definition.arrays if a.role in (SUM, UPDATE))
     yield compared("the timed invocations differ from the reference", but=later)

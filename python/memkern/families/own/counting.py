@@ -40,30 +40,10 @@ class _Counts(ctypes.Structure):
     )
 
 
-class Counted(NamedTuple):
-    """Accesses of an array.
-
-    Attributes
-    ----------
-    loads, stores : int
-    load_B, store_B : int
-        Their bytes.
-    read_B, written_B : int
-        Different bytes that were loaded, and stored.
-    lines : int
-        Different cache lines.
-    raced : int
-        The first element that one worker writes and another one accesses; -1 without any.
-    """
-
-    loads: int
-    stores: int
-    load_B: int
-    store_B: int
-    read_B: int
-    written_B: int
-    lines: int
-    raced: int
+Counted = dict[str, int]
+"""Accesses of an array: ``loads`` and ``stores``, their bytes (``load_B``, ``store_B``), different
+bytes that were loaded and stored (``read_B``, ``written_B``), different lines, and in ``raced`` the
+first element that one worker writes and another one accesses (-1 without any)."""
 
 
 class Called(NamedTuple):
@@ -187,9 +167,10 @@ def differences(
     for array in arrays:
         one, (read_B, written_B) = counts[array.name], wanted[array.name]
         through = any(other.role == INDEX and other.of == array.name for other in arrays)
-        own = (one.load_B, one.store_B) if through else (one.read_B, one.written_B)
-        pairs = (("reads", own[0], read_B), ("writes", own[1], written_B))
-        for verb, counted_B, declared_B in pairs:
+        names = ("load_B", "store_B") if through else ("read_B", "written_B")
+        pairs = (("reads", names[0], read_B), ("writes", names[1], written_B))
+        for verb, name, declared_B in pairs:
+            counted_B = one[name]
             if array.role != SUM and abs(counted_B - declared_B) > 0.01 * max(declared_B, 1):
                 found.append(
                     f"it {verb} {counted_B} bytes of {array.name}, not {declared_B} as declared"
@@ -207,13 +188,13 @@ def _of_array(one: _Counts, state: npt.NDArray[np.uint8], size_B: int) -> Counte
     readers, writers = state & 15, state >> 4
     both = readers | writers
     raced = np.flatnonzero((writers > 0) & (both & (both - 1) > 0))
-    return Counted(
-        *(one.loads, one.stores, one.load_B, one.store_B),
-        int(np.count_nonzero(readers)),
-        int(np.count_nonzero(writers)),
-        len(np.unique(np.flatnonzero(state) // _LINE_B)),
-        int(raced[0]) // size_B if len(raced) and not one.atomics else -1,
-    )
+    return {
+        **{name: getattr(one, name) for name in ("loads", "stores", "load_B", "store_B")},
+        "read_B": int(np.count_nonzero(readers)),
+        "written_B": int(np.count_nonzero(writers)),
+        "lines": len(np.unique(np.flatnonzero(state) // _LINE_B)),
+        "raced": int(raced[0]) // size_B if len(raced) and not one.atomics else -1,
+    }
 
 
 def _reserved(bytes_B: int, arrays: int) -> tuple[mmap.mmap, int]:

@@ -9,7 +9,7 @@ import inspect
 import json
 import pickle
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from memkern import isolating
 from memkern.errors import InputError
 from memkern.families.own import compiling, counting
-from memkern.families.own.counting import SUM_B, Called, Counted, bytes_of
+from memkern.families.own.counting import SUM_B, Called, bytes_of
 from memkern.families.own.expressions import Lookup, Loop, parse
 from memkern.families.own.roles import INDEX, LENGTH, SUM, UPDATE, WRITE, Array, number_of
 
@@ -28,29 +28,6 @@ _ROLE_LETTERS = {"read": "r", "write": "w", "update": "u", "sum": "s", "index": 
 
 Wanted = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]
 """By written array, elements and their values after an invocation."""
-
-
-class Loaded(NamedTuple):
-    """What compiling and counting a kernel told.
-
-    Attributes
-    ----------
-    compiler, flags : str
-        Empty of a function that is given by its address.
-    counted : str
-        ``accesses`` or ``distinct bytes``, which are as declared; ``partly`` or ``declared`` where
-        not all or no accesses are seen.
-    counts : dict of str to Counted
-        By array.
-    raced : str
-        Where workers access elements that another one writes; empty without any.
-    """
-
-    compiler: str
-    flags: str
-    counted: str
-    counts: dict[str, Counted]
-    raced: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,21 +173,17 @@ class Definition:
 
     def columns(self, integers: Mapping[str, int]) -> dict[str, Any]:
         """Return the columns of the record on the code and its accesses."""
-        loaded = _loaded.get((self.name, tuple(integers.items())))
-        columns = {"source": self.expression if self.compiled else self.file or self.function}
-        if loaded is None:
-            return columns
-        accesses = {name: one._asdict() for name, one in loaded.counts.items()}
-        return {
-            **columns,
-            "compiler": loaded.compiler,
-            "compiler_flags": loaded.flags,
-            "bytes_counted": loaded.counted,
-            "accesses_counted": json.dumps(accesses),
-        }
+        source = self.expression if self.compiled else self.file or self.function
+        known, _ = _loaded.get((self.name, tuple(integers.items())), ({}, ""))
+        return {"source": source, **known}
 
-    def load(self, integers: Mapping[str, int]) -> Loaded:
+    def load(self, integers: Mapping[str, int]) -> str:
         """Compile and count the kernel unless that was done before in this process.
+
+        Returns
+        -------
+        str
+            Where workers access elements that another one writes; empty without any.
 
         Raises
         ------
@@ -224,7 +197,7 @@ class Definition:
             if self.address:
                 counting.tried(self.address, called, self.function)
             _loaded[key] = self._counted(called, integers) if self.source else _DECLARED
-        return _loaded[key]
+        return _loaded[key][1]
 
     def native(self) -> dict[str, Any]:
         """Return what the extension needs to call the function."""
@@ -266,8 +239,8 @@ class Definition:
         numbers = [x for _, x in self.numbers]
         return Called(self.arrays, values, [*integers.values()], numbers, n)
 
-    def _counted(self, called: Called, integers: Mapping[str, int]) -> Loaded:
-        """Count the accesses of a few iterations."""
+    def _counted(self, called: Called, integers: Mapping[str, int]) -> tuple[dict[str, str], str]:
+        """Return the columns on the accesses of a few iterations, and races (see `load`)."""
         n, values, size_B = called.n, called.values, np.dtype(self.dtype).itemsize
         path = compiling.built(self.source, self._code, self.flags, counted=True)
         compiling.function_of(path, self.function, self._code)
@@ -291,18 +264,20 @@ class Definition:
                 "declared"
             )
         once = all(
-            (one.load_B, one.store_B) == (one.read_B, one.written_B)
+            (one["load_B"], one["store_B"]) == (one["read_B"], one["written_B"])
             for array, one in zip(self.arrays, counts.values(), strict=True)
             if array.role != SUM
         )
-        word = "partly" if hidden or elsewhere else "accesses" if once else "distinct bytes"
-        races = [f"{name}[{one.raced}]" for name, one in counts.items() if one.raced >= 0]
-        raced = races and (
-            f"a worker accesses {races[0]}, which another one writes, so that results depend on "
-            "luck"
-        )
-        words = " ".join(compiling.flags(self._code, self.flags))
-        return Loaded(compiling.compiler()[1], words, word, counts, raced or "")
+        races = [f"{name}[{one['raced']}]" for name, one in counts.items() if one["raced"] >= 0]
+        raced = "a worker accesses {}, which another one writes, so that results depend on luck"
+        return {
+            "compiler": compiling.compiler()[1],
+            "compiler_flags": " ".join(compiling.flags(self._code, self.flags)),
+            "bytes_counted": (
+                "partly" if hidden or elsewhere else "accesses" if once else "distinct bytes"
+            ),
+            "accesses_counted": json.dumps(counts),
+        }, raced.format(races[0]) if races else ""
 
     def _touched(
         self, n: int, integers: Mapping[str, int], size_B: int
@@ -319,8 +294,9 @@ class Definition:
         return found
 
 
-_DECLARED = Loaded("", "", "declared", {}, "")
-_loaded: dict[tuple[str, Any], Loaded] = {}
+_DECLARED: tuple[dict[str, str], str] = ({"bytes_counted": "declared"}, "")
+# By name and parameters, the columns on what was counted, and races.
+_loaded: dict[tuple[str, Any], tuple[dict[str, str], str]] = {}
 
 
 def text_of(definition: Definition) -> str:

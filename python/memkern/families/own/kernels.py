@@ -19,7 +19,7 @@ from memkern.errors import InputError
 from memkern.families.own.checks import check
 from memkern.families.own.definition import Definition, text_of
 from memkern.families.own.expressions import parse
-from memkern.families.own.roles import INDEX, LENGTH, SUM, UPDATE, WRITE, array_of
+from memkern.families.own.roles import INDEX, SUM, UPDATE, WRITE, Array, array_of
 from memkern.inputs import indices
 from memkern.machine.declarations import ArrayRole
 from memkern.shared.elementwise import ELEMENTS, FOOTPRINT, PATTERN, REPEATS, memory_sized
@@ -188,7 +188,7 @@ def kernel(  # noqa: PLR0913
         own["numbers"] = tuple((k, float(v)) for k, v in known.items() if not isinstance(v, int))
         own |= {"function": function or "function", "flops": float(flops or 0.0)}
         if isinstance(reference, str):
-            own["expression"] = parse(reference) and reference
+            own["expression"] = _covering(reference, roles, known)
         else:
             own["reference"] = _pickled(reference)
         own["address"] = int(address or 0)
@@ -198,6 +198,23 @@ def kernel(  # noqa: PLR0913
     if any(array.role == INDEX for array in own["arrays"]):
         own["index_dtype"] = idx
     return Kernel(Definition(**own))
+
+
+def _covering(text: str, roles: Sequence[Array], parameters: Mapping[str, Any]) -> str:
+    """Return the expression of a reference, which must be of all written arrays."""
+    loop = parse(text)
+    written = {role.name for role in roles if role.role in (WRITE, UPDATE, SUM)}
+    unknown = {*loop.arrays, *loop.integers, *loop.numbers} - {
+        *(role.name for role in roles),
+        *parameters,
+    }
+    if unknown or written != {*loop.targets}:
+        what = f"{min(unknown)}, which is unknown" if unknown else f"{', '.join(loop.targets)}"
+        raise InputError(
+            f"the reference {shown(text)} has {what}: it must write {', '.join(sorted(written))} "
+            "by arrays and parameters of the function"
+        )
+    return text
 
 
 def _whole(value: Any, name: str) -> int:
@@ -247,7 +264,6 @@ def spec_of(definition: Definition) -> KernelSpec:
         iterations=lambda case: case.integers["elements"],
         checks=Checks(
             check=functools.partial(check, definition),
-            reference=lambda case, arrays: _applied(definition, case, arrays),
             ulps=_ULPS,
             idempotent=once,
             repeatable=not once,
@@ -284,19 +300,6 @@ def _load(definition: Definition, case: Case) -> dict[str, Any]:
     if not definition.address:
         isolating.limit(_LIMIT_S + 4 * case.stop.most_s)
     return definition.native()
-
-
-def _applied(definition: Definition, case: Case, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arrays after one invocation, by the reference."""
-    sizes = {LENGTH: case.iterations, **_integers(definition, case)}
-    known = {**arrays, **case.indices}
-    wanted = definition.wanted(
-        np.arange(case.iterations), lambda name, at: known[name][at], sizes, dict(case.numbers)
-    )
-    after = {name: np.array(values, copy=True) for name, values in arrays.items()}
-    for name, (at, values) in wanted.items():
-        after[name][at] = values
-    return after
 
 
 def _traffic(definition: Definition, case: Case) -> Traffic:
