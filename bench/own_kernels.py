@@ -22,9 +22,7 @@ from memkern.host.capacity import data_caches, last_level_cache_B
 from memkern.studies.turns import Trial, take_turns
 
 # Others use a shared cache as well.
-LEVELS_B = {
-    f"L{c['level']}": c["size_B"] // (2 if c["level"] < 3 else 4) for c in data_caches()
-}
+LEVELS_B = {f"L{c['level']}": c["size_B"] // (2 if c["level"] < 3 else 4) for c in data_caches()}
 LEVELS_B["memory"] = 4 * last_level_cache_B()
 # The expression, its bytes of an iteration, and the package's kernel of so many iterations.
 PAIRS: dict[str, tuple[str, int, Any]] = {

@@ -153,6 +153,18 @@ def test_cases_are_swept_and_explained_in_a_process_for_them(tmp_path):
         mk.prepare(cases[0])
 
 
+def test_a_sweep_keeps_what_was_measured_before_a_crash(tmp_path):
+    source = tmp_path / "crash.c"
+    source.write_text("void f(double *a, long b, long e) { if (b < e) *(int *)8 = 1; }")
+    crash = mk.kernel(file=source, function="f", arrays={"a": "write"}, reference="a[i] = 1")
+    good = mk.kernel("a[i] = b[i]").case(1000, **QUICK)
+    with pytest.warns(UserWarning, match="ended by SIGSEGV.*; records from before are kept: 1"):
+        kept = mk.sweep([good, crash.case(10, **QUICK)], order="declared")
+    assert kept.interrupted and [record["elements"] for record in kept.records] == [1000]
+    with pytest.raises(mk.InputError, match="ended by SIGSEGV"):
+        mk.sweep([crash.case(10, **QUICK)])
+
+
 def test_a_function_with_a_halo_declares_what_it_accesses(tmp_path):
     source = tmp_path / "stencil.c"
     source.write_text(

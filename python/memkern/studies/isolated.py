@@ -12,10 +12,13 @@ import json
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from memkern.errors import DeviceError, InputError, warn
+from memkern.formats import load
 from memkern.isolating import ended_by, enter
 from memkern.studies.workers import Answer, WorkerProcess, run_worker
 
@@ -26,7 +29,8 @@ _workers: list[WorkerProcess] = []
 def call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Call a function of a module in the process, and return its result.
 
-    `progress` is not passed on. After Ctrl-C, the result is what the function returns then.
+    `progress` is not passed on. After Ctrl-C, the result is what the function returns then. If the
+    process ends during a sweep without a file, the result is what was measured before, if anything.
 
     Raises
     ------
@@ -35,9 +39,26 @@ def call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     MemoryError, DeviceError
         The function raised it.
     """
+    options = {name: value for name, value in options.items() if name != "progress"}
+    if function.__name__ != "sweep" or options.get("output") is not None:
+        return _call(function, args, options)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "results.db"
+        try:
+            return _call(function, args, {**options, "output": path})
+        except InputError as error:
+            kept = load(path) if path.exists() else None
+            if not kept:
+                raise
+            warn(f"{error}; records from before are kept: {len(kept)}")
+            kept.interrupted = True
+            return kept
+
+
+def _call(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Call a function in the process (see `call`)."""
     import cloudpickle
 
-    options = {name: value for name, value in options.items() if name != "progress"}
     request = (function.__module__, function.__qualname__, args, options)
     if not _workers:
         _workers.append(WorkerProcess("runs own kernels", __name__, session=True))
