@@ -762,7 +762,7 @@ FAULTS = (
           "(writers > 0) & (both < 0)", "pytest test_own_guards -k may_not_add"),
     Fault("compiled code of others is loaded", "status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)",
           "status.st_mode == 0", "pytest test_own_kernels -k others_may_write"),
-    Fault("modes of arithmetic not restored", "if (modes() == a.usual) return;",
-          "if (modes() == modes()) return;", "own_test"),
+    Fault("modes of arithmetic not restored", "|| modes() == a.usual) return;",
+          "|| modes() == modes()) return;", "own_test"),
     Fault("sums of own kernels kept", "std::exchange(*own, T{})", "*own", "own_test"),
 )  # fmt: skip
