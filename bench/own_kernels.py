@@ -102,7 +102,7 @@ def numba_pair(bytes_B: int, **how: Any) -> tuple[mk.Case, mk.Case]:
     kind = numba.types.void(values, values, values, size, size, numba.types.float64)
 
     @numba.cfunc(kind)
-    def triad(a, b, c, begin, end, s):  # type: ignore[no-untyped-def]
+    def triad(a, b, c, begin, end, s):
         for i in range(begin, end):
             a[i] = b[i] + s * c[i]
 

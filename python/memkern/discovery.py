@@ -49,13 +49,9 @@ def family_names() -> dict[str, str]:
     dict of str to str
         By name ``module:attribute``, or ``module`` if the module itself is public.
     """
-    packages = {
-        family: importlib.import_module(f"{__package__}.families.{family}")
-        for family in _families()
-    }
     return {
         name: f"families.{family}.{home}"
-        for family, package in packages.items()
+        for family, package in _packages().items()
         for name, home in vars(package).get("PUBLIC", {}).items()
     }
 
@@ -64,8 +60,11 @@ def family_of(verb: str) -> str:
     """Return the family of a verb: ``VERB`` of its package, or its name; empty without one."""
     if verb in _families():
         return verb
-    packages = {f: importlib.import_module(f"{__package__}.families.{f}") for f in _families()}
-    return next((f for f, package in packages.items() if vars(package).get("VERB") == verb), "")
+    return next((f for f, package in _packages().items() if vars(package).get("VERB") == verb), "")
+
+
+def _packages() -> dict[str, ModuleType]:
+    return {f: importlib.import_module(f"{__package__}.families.{f}") for f in _families()}
 
 
 @functools.cache

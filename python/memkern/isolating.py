@@ -21,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Environment variable of processes for code of users, and of those that they start.
 VARIABLE = "MEMKERN_ISOLATED"
+_called = False
 _REFUSED = "own kernels run in a process of their own: use measure, sweep or the command line"
 
 
@@ -38,23 +39,38 @@ def inside() -> bool:
     return os.environ.get(VARIABLE) == "1"
 
 
-def limit(seconds: float) -> None:
-    """End this process unless this is called again within some seconds.
+def require() -> None:
+    """Begin to call code of users in this process.
 
     Raises
     ------
     NotIsolated
-        It is no process for code of users.
+        It is no process for it.
     """
+    global _called
     if not inside():
         raise NotIsolated(_REFUSED)
-    signal.alarm(math.ceil(seconds))
+    _called = True
+
+
+def limit(seconds: float) -> None:
+    """End this process after some seconds, instead of those of the last call; never after 0.
+
+    Without effect in processes that do not call code of users.
+    """
+    if _called:
+        signal.alarm(math.ceil(seconds))
 
 
 def isolated(cases: Any) -> bool:
-    """Return whether a case, or the first of a sequence, needs a process for code of users."""
-    first = cases[0] if isinstance(cases, Sequence) and cases else cases
-    return not inside() and bool(getattr(getattr(first, "spec", None), "made_by", None))
+    """Return whether a case, or one of a list, needs a process for code of users.
+
+    Of other sequences, whose cases are built on access, the first one counts.
+    """
+    lazy = isinstance(cases, Sequence) and not isinstance(cases, list)
+    every = cases if isinstance(cases, list) else cases[:1] if lazy else [cases]
+    made = (getattr(getattr(case, "spec", None), "made_by", None) for case in every)
+    return not inside() and any(made)
 
 
 def refuse_isolated(cases: Any) -> None:

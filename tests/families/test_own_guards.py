@@ -7,7 +7,6 @@ import pytest
 
 import memkern as mk
 from memkern.families.own import checks
-from memkern.spec.kernel import finish
 
 CHEATS = Path(__file__).with_name("cheats")
 TRIAD = {"a": "write", "b": "read", "c": "read"}
@@ -115,29 +114,25 @@ class Instant:
 
 def test_more_than_loads_and_stores_reach_is_impossible():
     case = mk.kernel("a[i] = b[i]").case(2**18, threads=1)
-    text = checks._ceiling(case, Instant())
-    assert text.startswith("impossible: 419 TB/s" if "TB" in text else "impossible: 4.19e+05 GB/s")
+    assert checks._ceiling(case, Instant()).startswith("impossible: 4.19e+05 GB/s by its bytes")
     slow = Instant()
     slow.run = lambda invocations: 1e-2 * invocations
     assert checks._ceiling(case, slow) == ""
 
 
-def test_a_kernel_that_crashes_or_does_not_end_leaves_this_process(tmp_path, monkeypatch):
+def test_a_kernel_that_crashes_or_does_not_end_leaves_this_process(tmp_path):
     source = tmp_path / "wrong.c"
     source.write_text(
         "#include <stdint.h>\n"
         "void crash(double *a, const double *b, int64_t m, int64_t n) { *(volatile int *)0 = 1; }\n"
-        "void miss(double *a, const double *b, int64_t m, int64_t n) { a[n + 7] = b[m]; }\n"
+        "void miss(double *a, const double *b, int64_t m, int64_t n) { a[n + 4096] = b[m]; }\n"
     )
-    how = {"arrays": {"a": "write", "b": "read"}, "reference": lambda b: b}
-    for name, text in {
-        "crash": "the process that runs own kernels was ended by SIGSEGV: the kernel crashed",
-        "miss": "miss accesses a[1373] of 4099 elements, with 4099 iterations",
-    }.items():
-        own = mk.kernel(file=source, function=name, **how)
-        if name == "miss":
-            text = "miss accesses a[4106] of 4099 elements"
-        assert refusal(own).startswith(text)
+    how = {"file": source, "arrays": {"a": "write", "b": "read"}, "reference": lambda b: b}
+    ended = "the process that runs own kernels was ended by SIGSEGV: the kernel crashed"
+    assert refusal(mk.kernel(function="crash", **how)) == ended
+    # The first of three workers has 1366 iterations.
+    missed = "miss accesses a[5462] of 4099 elements, with 4099 iterations"
+    assert refusal(mk.kernel(function="miss", **how)) == missed
     assert measured(of_file("honest")).valid  # by another process
 
 
@@ -145,4 +140,3 @@ def test_a_case_is_prepared_in_a_process_for_it_only():
     case = mk.kernel("a[i] = b[i]").case(1000)
     with pytest.raises(mk.InputError, match="run in a process of their own"):
         mk.prepare(case)
-    assert finish is not None

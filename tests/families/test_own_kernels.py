@@ -1,6 +1,5 @@
 """Kernels of users: expressions, functions in C and addresses, as cases, records and commands."""
 
-import ctypes
 import json
 import os
 import subprocess
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import memkern as mk
+from memkern import isolating
 from memkern.families.own import compiling
 from memkern.families.own.expressions import parse
 from memkern.isolating import NotIsolated
@@ -188,6 +188,12 @@ def test_a_function_with_a_halo_declares_what_it_accesses(tmp_path):
     found = mk.kernel(arrays=sizes, parameters={"m": 500, "s": 0.5}, **how).measure(60, **QUICK)
     assert found.valid and found.record["bytes_counted"] == "distinct bytes"
     assert found.record["bytes_B"] == 4 * (62 * 500 + 60 * 498)
+    text = ",".join(f"{name}={role}" for name, role in sizes.items())
+    same = mk.kernel(arrays=text, parameters={"m": 500, "s": 0.5}, **how)
+    assert (
+        same.definition.arrays
+        == mk.kernel(arrays=sizes, parameters={"m": 500, "s": 0.5}, **how).definition.arrays
+    )
     with pytest.raises(mk.InputError, match="the size of a, 'q', must be a sum or product"):
         mk.kernel(arrays={**sizes, "a": "write[q]"}, parameters={"m": 9, "s": 0.5}, **how).case(9)
 
@@ -239,8 +245,10 @@ def test_what_the_compiler_refuses_is_told_with_the_line(tmp_path, text, why):
         ({}, "an expression, a file or an address"),
         ({"expression": TRIAD, "parameters": {"t": 1}}, "no parameter t"),
         ({"expression": TRIAD, "arrays": {"a": "read"}}, "roles and reference of its own"),
-        ({"expression": "a[i] = b[m * i]", "parameters": {"m": 1.5}}, "m is in an index"),
-        ({"expression": TRIAD, "dtype": "int8"}, "dtype is one of"),
+        ({"expression": "a[i] = b[m * i]", "parameters": {"m": 1.5}},
+         "m in an index must be an integer, not 1.5"),
+        ({"expression": TRIAD, "dtype": "int8"}, "dtype 'int8' is not one of float64, float32"),
+        ({"address": 1, "arrays": "a=write,b", "reference": "a[i] = 1"}, "arrays are a list such"),
         ({"address": 1, "arrays": {"a": "write"}}, "needs its name, its arrays by role"),
         ({"address": 1, "arrays": {"a": "output"}, "reference": "a[i] = 1"}, "must be read, write"),
         ({"address": 1, "arrays": {"a": "index"}, "reference": "a[i] = 1"}, "index array a needs"),
@@ -277,6 +285,7 @@ def test_a_function_is_called_by_its_address():
     # In a process of its own, since the extension keeps functions that it knows.
     program = """
 import memkern as mk
+from memkern import isolating
 from memkern.families.own import compiling
 source = '''#include <stdint.h>
 void f(double *a, const double *b, int64_t begin, int64_t end, double s) {
@@ -366,6 +375,26 @@ def test_accesses_of_clang_are_counted_one_by_one(monkeypatch):
     assert "-mtune=generic" not in own and "-DX" in own
 
 
+def test_the_time_limit_is_renewed_by_every_case_and_ends_while_idle(monkeypatch):
+    alarms = []
+    monkeypatch.setattr(isolating, "_called", True)
+    monkeypatch.setattr(isolating.signal, "alarm", alarms.append)
+    # Not a kernel of a user, but others may follow one in the same process.
+    mk.stream("copy", 1000, budget_s=0.5).prepare()
+    assert alarms == [63]
+    isolating.limit(0)
+    assert alarms == [63, 0]
+    monkeypatch.setattr(isolating, "_called", False)
+    mk.stream("copy", 1000, budget_s=0.5).prepare()
+    assert alarms == [63, 0]
+
+
+def test_a_list_with_a_kernel_of_a_user_is_measured_in_its_process():
+    own, known = mk.kernel("a[i] = b[i]").case(100, **QUICK), mk.stream("copy", 100, **QUICK)
+    results = mk.sweep([known, own], order="declared")
+    assert [record["kernel"] for record in results] == ["stream.copy", "own.expression"]
+
+
 def test_a_worker_that_ended_is_replaced():
     isolated.call(os.getpid)
     worker = isolated._workers[0]
@@ -414,6 +443,8 @@ def test_the_verb_measures_an_expression_and_a_file(tmp_path):
         assert (code, text in output + errors) == (wanted, True), output + errors
     code, _, errors = run("--expr", "a[i] = b[i", *quick)
     assert code == 2 and "is no expression" in errors
+    code, _, errors = run("--expr", "a[i] = b[i]", "--sizes", "1KiB:2KiB:2", *quick)
+    assert code == 2 and "takes elements or footprint_B, not both" in errors
 
 
 def test_a_sweep_file_and_a_comparison_have_kernels_of_users(tmp_path, capsys):
@@ -434,4 +465,3 @@ def test_a_sweep_file_and_a_comparison_have_kernels_of_users(tmp_path, capsys):
     )
     assert explained.returncode == 2
     assert "code that a file names is not run" in explained.stderr
-    assert ctypes.sizeof(ctypes.c_void_p) == 8

@@ -218,10 +218,10 @@ def measure(  # noqa: C901
         from memkern.results.exchange import metrics_file
 
         metrics_file(args.openmetrics)
-    refuse_isolated(cases)
-    found = wait_until_quiet(args)
     number = itertools.count()
     cases, some = requested(cases, args)
+    refuse_isolated(some)
+    found = wait_until_quiet(args)
     # Other parts may be measured on other hosts.
     ranks().names_hosts = ranks().size > 1 or select is not None
     if select is not None:

@@ -179,8 +179,8 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
         There is no such kernel, it has no such option, or an option's value is wrong.
     """
     family_module(str(kernel).partition(".")[0], "kernels")
-    if kernel in builders:
-        return builders[kernel](**options)
+    if str(kernel) in builders:
+        return builders[str(kernel)](**options)
     spec = spec_of(plain(kernel, "kernel"), plain(definition, "definition"))
     return built_by(spec, options, definition=definition)
 

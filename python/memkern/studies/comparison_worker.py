@@ -21,7 +21,7 @@ from memkern.engine.public import ALL_B, measure, prepare, take_samples
 from memkern.errors import DeviceError, InputError
 from memkern.extension import _memkern
 from memkern.formats.values import plain_record
-from memkern.isolating import enter
+from memkern.isolating import enter, limit
 from memkern.spec.case import Case
 from memkern.spec.sweepfile import read_sweep
 from memkern.statistics import median
@@ -86,6 +86,7 @@ def serve(
         except (InputError, MemoryError, DeviceError) as error:
             answer(error=str(error) or "out of memory")
         finally:
+            limit(0)  # while the other side measures
             _memkern.release_memory(ALL_B)
 
 

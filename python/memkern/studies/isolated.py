@@ -19,7 +19,7 @@ from typing import Any
 
 from memkern.errors import DeviceError, InputError, warn
 from memkern.formats import load
-from memkern.isolating import ended_by, enter
+from memkern.isolating import ended_by, enter, limit
 from memkern.studies.workers import Answer, WorkerProcess, run_worker
 
 _KINDS = {kind.__name__: kind for kind in (InputError, DeviceError, MemoryError)}
@@ -40,6 +40,9 @@ def call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         The function raised it.
     """
     options = {name: value for name, value in options.items() if name != "progress"}
+    if isinstance(options.get("output"), (str, Path)):
+        # The process was started in another folder, perhaps.
+        options["output"] = Path(options["output"]).absolute()
     if function.__name__ != "sweep" or options.get("output") is not None:
         return _call(function, args, options)
     with TemporaryDirectory() as folder:
@@ -104,7 +107,7 @@ def serve(requests: Iterable[bytes], answer: Answer) -> None:
             except tuple(_KINDS.values()) as error:
                 kind = next(k for k, each in _KINDS.items() if isinstance(error, each))
                 found = {"error": str(error) or "out of memory", "kind": kind}
-            signal.alarm(0)
+            limit(0)
         answer(**found, warnings=[str(one.message) for one in caught])
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from memkern import launcher, small
+from memkern import isolating, launcher, small
 from memkern.checks import shown
 from memkern.engine.processes.communication import exclusive, prepared_cases, ranks
 from memkern.engine.recording.samples import STARTS_PER_SAMPLE
@@ -31,6 +31,9 @@ from memkern.spec.options import INTEGERS, OF_RANKS, REQUEST
 if TYPE_CHECKING:
     from memkern.engine.recording.counting import Counting
 
+# Time until the next preparation in a process for code of users, besides the budget, and the bytes
+# that are certainly filled and validated in a second.
+_ISOLATED_S, _ISOLATED_BPS = 60.0, 1e8
 # The clock measures a sample of this many ticks to better than a tenth of a percent.
 _TICKS_PER_SAMPLE = 1000
 # With a given number of runs, a sample is one invocation unless that is shorter than this.
@@ -127,6 +130,7 @@ class Prepared:
             )
         if case.spec.load is not None:
             _memkern.add_function(**case.spec.load(case))
+        isolating.limit(_ISOLATED_S + 4 * case.stop.most_s + case.bytes_B / _ISOLATED_BPS)
         return _memkern.Prepared(
             kernel=case.spec.name,
             dtype=case.dtype,

@@ -86,7 +86,7 @@ def _guards(
     definition: Definition, case: Case, native: Native, contents: _Contents
 ) -> Iterator[tuple[str, float]]:
     """Yield what each guard found: a sentence, empty if nothing is wrong, and the error."""
-    n, sizes = case.iterations, _sizes(definition, case)
+    n, sizes = case.iterations, {LENGTH: case.iterations, **definition.own(case.integers)}
     i = positions(n, native)
     numbers = {name: np.dtype(case.dtype).type(x) for name, x in case.numbers.items()}
 
@@ -97,7 +97,7 @@ def _guards(
         wanted = {name: found for name, found in wanted.items() if name not in but}
         return _compared(case, native, wanted, sums, what)
 
-    raced = definition.load({name: sizes[name] for name, _ in definition.integers})
+    raced = definition.load(case.integers).raced
     yield raced if native.obtained()["threads"] > 1 else "", 0.0
     # Values of sums and updates depend on the number of invocations.
     later = tuple(a.name for a in definition.arrays if a.role in (SUM, UPDATE))
@@ -106,12 +106,11 @@ def _guards(
     contents.fill()
     native.run(1)
     yield compared("it does not compute what was not there before", some)
-    contents.fill()
-    third = max(n // 3, 1)
-    for begin, end in ((0, third), (third, n)):
-        if begin < end and not later:
-            native.run_range(begin, end)
-    yield compared("results depend on how iterations are divided", some) if not later else ("", 0.0)
+    if not later and n > 1:
+        contents.fill()
+        native.run_range(0, (n + 2) // 3)
+        native.run_range((n + 2) // 3, n)
+        yield compared("results depend on how iterations are divided", some)
     modes = native.obtained()["facts"]["changed_modes"]
     yield "it changes the modes of floating-point arithmetic" if modes else "", 0.0
     # Times may be those of others on the host: what is found must be found again.
@@ -121,12 +120,6 @@ def _guards(
         for _ in range(_AGAIN):
             found = found and guard()
         yield found, 0.0
-
-
-def _sizes(definition: Definition, case: Case) -> dict[str, int]:
-    return {LENGTH: case.iterations} | {
-        name: case.integers[name] for name, _ in definition.integers
-    }
 
 
 def _compared(

@@ -75,7 +75,9 @@ class Called(NamedTuple):
         kind(address)(*pointers, begin, end, *self.integers, *self.numbers)
 
 
-def counted(path: str, function: str, called: Called) -> tuple[dict[str, Counted], int]:
+def counted(
+    path: str, address: int, function: str, called: Called
+) -> tuple[dict[str, Counted], int]:
     """Run a counted function on a few iterations by several workers.
 
     Returns
@@ -91,7 +93,6 @@ def counted(path: str, function: str, called: Called) -> tuple[dict[str, Counted
         It accesses an element outside of an array, or starts threads.
     """
     library = ctypes.CDLL(path)
-    address = ctypes.cast(getattr(library, function), ctypes.c_void_p).value or 0
     names = [array.name for array in called.arrays]
     sizes_B = [values.nbytes for values in called.values.values()]
     memory, gap_B = _reserved(sum(-(-size // 4096) * 4096 for size in sizes_B), len(names))
@@ -146,9 +147,11 @@ def tried(address: int, called: Called, name: str) -> None:
     if process == 0:
         faulthandler.disable()
         signal.alarm(_TRIED_S)
-        for w in range(WORKERS):
-            called.call(address, w, {k: v.ctypes.data for k, v in called.values.items()})
-        os._exit(0)
+        try:
+            for w in range(WORKERS):
+                called.call(address, w, {k: v.ctypes.data for k, v in called.values.items()})
+        finally:
+            os._exit(0)
     status = os.waitpid(process, 0)[1]
     if os.WIFSIGNALED(status):
         how = signal.Signals(os.WTERMSIG(status)).name

@@ -9,7 +9,7 @@ import inspect
 import json
 import pickle
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,24 @@ _ROLE_LETTERS = {"read": "r", "write": "w", "update": "u", "sum": "s", "index": 
 
 Wanted = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]
 """By written array, elements and their values after an invocation."""
+
+
+class Loaded(NamedTuple):
+    """A kernel in this process.
+
+    Attributes
+    ----------
+    address : int
+        Of its function.
+    columns : dict of str to str
+        Columns of the record on its compiler and its accesses.
+    raced : str
+        Where workers access elements that another one writes; empty without any.
+    """
+
+    address: int
+    columns: dict[str, str]
+    raced: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +167,7 @@ class Definition:
                 )
                 for array in self.written
             }
-        except Exception as error:
+        except Exception as error:  # it is code of the user
             raise InputError(
                 f"the reference of {self.function} failed: {type(error).__name__}: {error}; it "
                 f"gets arrays and parameters by name ({', '.join(known)}), and returns the "
@@ -171,19 +189,18 @@ class Definition:
                 found[name] = at - least[name], values
         return found
 
+    def own(self, integers: Mapping[str, int]) -> dict[str, int]:
+        """Return the parameters among the integers of a case."""
+        return {name: integers[name] for name, _ in self.integers}
+
     def columns(self, integers: Mapping[str, int]) -> dict[str, Any]:
         """Return the columns of the record on the code and its accesses."""
         source = self.expression if self.compiled else self.file or self.function
-        known, _ = _loaded.get((self.name, tuple(integers.items())), ({}, ""))
-        return {"source": source, **known}
+        loaded = _loaded.get((self.name, *self.own(integers).values()))
+        return {"source": source, **(loaded.columns if loaded else {})}
 
-    def load(self, integers: Mapping[str, int]) -> str:
-        """Compile and count the kernel unless that was done before in this process.
-
-        Returns
-        -------
-        str
-            Where workers access elements that another one writes; empty without any.
+    def load(self, integers: Mapping[str, int]) -> Loaded:
+        """Compile, count and load the kernel unless that was done before in this process.
 
         Raises
         ------
@@ -191,20 +208,26 @@ class Definition:
             The compiler refuses it, it accesses elements outside of its arrays, or other bytes
             than are declared.
         """
-        key = self.name, tuple(integers.items())
+        own = self.own(integers)
+        key = self.name, *own.values()
         if key not in _loaded:
-            called = self._called(integers)
+            called = self._called(own)
             if self.address:
                 counting.tried(self.address, called, self.function)
-            _loaded[key] = self._counted(called, integers) if self.source else _DECLARED
-        return _loaded[key][1]
+                _loaded[key] = Loaded(self.address, {"bytes_counted": "declared"}, "")
+            else:
+                columns, raced = self._counted(called, own)
+                path = compiling.built(self.source, self._code, self.flags)
+                address = compiling.function_of(path, self.function, self._code)
+                _loaded[key] = Loaded(address, columns, raced)
+        return _loaded[key]
 
-    def native(self) -> dict[str, Any]:
-        """Return what the extension needs to call the function."""
+    def native(self, integers: Mapping[str, int]) -> dict[str, Any]:
+        """Return what the extension needs to call the function, which is loaded."""
         types = {INDEX: self.index_dtype}
         return {
             "kernel": self.name,
-            "address": self.address or self._address,
+            "address": self.load(integers).address,
             "dtype": self.dtype,
             "arrays": [
                 (a.name, _ROLE_LETTERS[a.role], types.get(a.role, self.dtype)) for a in self.arrays
@@ -212,11 +235,6 @@ class Definition:
             "integers": [name for name, _ in self.integers],
             "numbers": [name for name, _ in self.numbers],
         }
-
-    @functools.cached_property
-    def _address(self) -> int:
-        path = compiling.built(self.source, self._code, self.flags)
-        return compiling.function_of(path, self.function, self._code)
 
     def _called(self, integers: Mapping[str, int]) -> Called:
         """Return the function with a few iterations on arrays of values."""
@@ -240,13 +258,13 @@ class Definition:
         return Called(self.arrays, values, [*integers.values()], numbers, n)
 
     def _counted(self, called: Called, integers: Mapping[str, int]) -> tuple[dict[str, str], str]:
-        """Return the columns on the accesses of a few iterations, and races (see `load`)."""
+        """Return the columns on the accesses of a few iterations, and races (see `Loaded`)."""
         n, values, size_B = called.n, called.values, np.dtype(self.dtype).itemsize
         path = compiling.built(self.source, self._code, self.flags, counted=True)
-        compiling.function_of(path, self.function, self._code)
+        address = compiling.function_of(path, self.function, self._code)
         accesses = self.accesses(n, integers)
         isolating.limit(_COUNTED_S)
-        counts, elsewhere = counting.counted(str(path), self.function, called)
+        counts, elsewhere = counting.counted(str(path), address, self.function, called)
         declared = {
             array.name: bytes_of(array, accesses[array.name], values[array.name].itemsize)
             for array in self.arrays
@@ -294,9 +312,8 @@ class Definition:
         return found
 
 
-_DECLARED: tuple[dict[str, str], str] = ({"bytes_counted": "declared"}, "")
-# By name and parameters, the columns on what was counted, and races.
-_loaded: dict[tuple[str, Any], tuple[dict[str, str], str]] = {}
+# By name and parameters, in this process.
+_loaded: dict[tuple[Any, ...], Loaded] = {}
 
 
 def text_of(definition: Definition) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from memkern.results.explanation import MOVING
 from memkern.shared.experiments import ASCENDING, WORK, indexed, usual
 from memkern.spec.case import Case
 from memkern.spec.experiments import LEFT, Experiment, Setting
@@ -19,10 +16,6 @@ def _resize(case: Case, size_B: float) -> Case | None:
     return built_by(case.spec, {**request_of(case), "footprint_B": None, "elements": n})
 
 
-def _sorted(case: Case, setting: Setting) -> Case | None:
-    return ASCENDING.change(case, setting) if case.indices else None
-
-
 def _one_line(case: Case, setting: Setting) -> Case | None:
     """Return the case with indices in one line; threads that write to it would wait."""
     if not case.indices or case.integers["scatters"]:
@@ -33,6 +26,6 @@ def _one_line(case: Case, setting: Setting) -> Case | None:
 
 EXPERIMENTS = usual(
     _resize,
-    dataclasses.replace(ASCENDING, change=_sorted, within=MOVING),
+    ASCENDING,
     Experiment("all indices in one line", _one_line, WORK, LEFT),
 )

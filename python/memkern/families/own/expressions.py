@@ -79,7 +79,7 @@ class Loop:
     Attributes
     ----------
     text : str
-    body : list of ast.stmt
+    body : list of ast.Assign and ast.AugAssign
         Its assignments.
     arrays : dict of str to Array
     integers, numbers : list of str
@@ -93,7 +93,7 @@ class Loop:
     """
 
     text: str
-    body: list[ast.stmt] = field(default_factory=list)
+    body: list[Any] = field(default_factory=list)
     arrays: dict[str, Array] = field(default_factory=dict)
     integers: list[str] = field(default_factory=list)
     numbers: list[str] = field(default_factory=list)
@@ -150,7 +150,7 @@ class Loop:
         lines += [f"#pragma omp simd{together}"]
         lines += [f"for (int64_t {LOOP} = begin; {LOOP} < end; ++{LOOP}) {{"]
         for node in copy.deepcopy(self.body):
-            node.value = _InC(value).visit(node.value)  # type: ignore[attr-defined]
+            node.value = _InC(value).visit(node.value)
             lines.append(f"{ast.unparse(node)};")
         lines += ["}", *(f"*{name}_ += {name}; }}" for name in self._sums), "}", ""]
         return f"{_PRELUDE}void {function}({', '.join(own)}) {{\n" + "\n".join(lines)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from memkern import files, isolating, launcher, small
-from memkern.checks import printable, shown
-from memkern.discovery import above
+from memkern.checks import integer, one_of, printable, shown
 from memkern.errors import InputError
 from memkern.families.own.checks import check
+from memkern.families.own.counting import bytes_of
 from memkern.families.own.definition import Definition, text_of
 from memkern.families.own.expressions import parse
-from memkern.families.own.roles import INDEX, SUM, UPDATE, WRITE, Array, array_of
+from memkern.families.own.roles import INDEX, SUM, UPDATE, WRITE, Array, arrays_of
 from memkern.inputs import indices
 from memkern.machine.declarations import ArrayRole
 from memkern.shared.elementwise import ELEMENTS, FOOTPRINT, PATTERN, REPEATS, memory_sized
@@ -31,9 +31,7 @@ from memkern.spec.options import INTEGERS
 
 SOURCE = "the user's code"
 _PARAMETER = 3.0
-_SOME = 2**20
-# Time until the next preparation, besides that of the samples.
-_LIMIT_S = 60.0
+_SOME, _LEAST = 2**20, -(2**62)
 # Packages that the process of a kernel can import.
 _KNOWN = ("memkern", "numpy", "scipy")
 _ULPS = 8.0
@@ -92,7 +90,7 @@ class Kernel:
             As `case`; or the code is refused by the compiler, crashes or does not end, or it
             accesses other elements than declared.
         """
-        return above("engine").measure(self.case(n, **options))
+        return self.case(n, **options).measure()
 
 
 def kernel(  # noqa: PLR0913
@@ -101,7 +99,7 @@ def kernel(  # noqa: PLR0913
     file: str | Path | None = None,
     function: str | None = None,
     address: int | None = None,
-    arrays: Mapping[str, str] | None = None,
+    arrays: Mapping[str, str] | str | None = None,
     parameters: Mapping[str, float] | None = None,
     reference: Callable[..., Any] | str | None = None,
     dtype: str = "float64",
@@ -126,10 +124,10 @@ def kernel(  # noqa: PLR0913
     address : int
         Of a function, for example ``cfunc.address`` of Numba. It is called in this process, after a
         trial in another one.
-    arrays : mapping
-        Arrays of a function in the order of its arguments, by name: ``read``, ``write``,
-        ``update`` or ``sum``, with the number of elements unless it is ``n``, such as
-        ``read[n + 2]``; or ``index[b]``, whose elements are indices of ``b``.
+    arrays : mapping or str
+        Arrays of a function in the order of its arguments, by name, or such as ``a=write,b=read``:
+        ``read``, ``write``, ``update`` or ``sum``, with the number of elements unless it is ``n``,
+        such as ``read[n + 2]``; or ``index[b]``, whose elements are indices of ``b``.
     parameters : mapping
         Parameters with their values; those of an expression are 3 by default.
     reference : callable or str
@@ -160,8 +158,8 @@ def kernel(  # noqa: PLR0913
     known = dict(parameters or {})
     own: dict[str, Any] = {"dtype": dtype, "bytes_B": bytes_per_iteration}
     own["flags"] = tuple(shlex.split(flags) if isinstance(flags, str) else flags)
-    if dtype not in DTYPES or idx not in INDEX_DTYPES:
-        raise InputError(f"dtype is one of {DTYPES} and idx one of {INDEX_DTYPES}")
+    one_of(dtype, "dtype", DTYPES)
+    one_of(idx, "idx", INDEX_DTYPES)
     if expression is not None:
         loop = parse(expression)
         wrong = known.keys() - {*loop.integers, *loop.numbers}
@@ -169,7 +167,9 @@ def kernel(  # noqa: PLR0913
             what = f"no parameter {min(wrong)}" if wrong else "roles and reference of its own"
             raise InputError(f"{shown(expression)} has {what}")
         own["arrays"] = tuple(loop.arrays.values())
-        own["integers"] = tuple((k, _whole(known.get(k, 1), k)) for k in loop.integers)
+        own["integers"] = tuple(
+            (k, integer(known.get(k, 1), f"{k} in an index", _LEAST)) for k in loop.integers
+        )
         own["numbers"] = tuple((k, float(known.get(k, _PARAMETER))) for k in loop.numbers)
         own |= {"expression": expression, "flops": float(flops or loop.flops)}
         own |= {"function": "expression", "source": loop.source("expression", dtype, idx)}
@@ -179,10 +179,9 @@ def kernel(  # noqa: PLR0913
                 "a function needs its name, its arrays by role, and a reference: a function of "
                 'NumPy arrays or an expression, for example reference="a[i] = b[i]"'
             )
-        roles = tuple(array_of(name, text) for name, text in arrays.items())
-        own["arrays"] = roles
+        own["arrays"] = roles = arrays_of(arrays)
         for role in roles:
-            if role.of and role.of not in arrays:
+            if role.of and role.of not in [each.name for each in roles]:
                 raise InputError(f"index array {role.name} has elements of {role.of}, no array")
         own["integers"] = tuple((k, v) for k, v in known.items() if isinstance(v, int))
         own["numbers"] = tuple((k, float(v)) for k, v in known.items() if not isinstance(v, int))
@@ -217,12 +216,6 @@ def _covering(text: str, roles: Sequence[Array], parameters: Mapping[str, Any]) 
     return text
 
 
-def _whole(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{name} is in an index: it must be a whole number, not {shown(value)}")
-    return value
-
-
 def _pickled(reference: Callable[..., Any]) -> bytes:
     """Return a reference for another process, which can't import the user's modules."""
     import cloudpickle
@@ -233,7 +226,7 @@ def _pickled(reference: Callable[..., Any]) -> bytes:
         if foreign:
             cloudpickle.register_pickle_by_value(module)
         return bytes(cloudpickle.dumps(reference))
-    except Exception as error:
+    except Exception as error:  # of what the function refers to
         raise InputError(f"the reference can't be sent to another process: {error}") from None
     finally:
         if foreign:
@@ -243,7 +236,7 @@ def _pickled(reference: Callable[..., Any]) -> bytes:
 def spec_of(definition: Definition) -> KernelSpec:
     """Return the specification of a kernel; it is in no registry, whose kernels all users have."""
     integers = [
-        row(name, value, "parameter of the kernel", least=-(2**62), goes_to=INTEGERS)
+        row(name, value, "parameter of the kernel", least=_LEAST, goes_to=INTEGERS)
         for name, value in definition.integers
     ]
     numbers = [
@@ -278,7 +271,7 @@ def spec_of(definition: Definition) -> KernelSpec:
         ),
         indices=tuple(a.name for a in definition.arrays if a.role == INDEX),
         numbers=dict(definition.numbers),
-        derived_columns=lambda case: definition.columns(_integers(definition, case)),
+        derived_columns=lambda case: definition.columns(case.integers),
         made_by=None if definition.address else functools.partial(spec_of, definition),
         load=functools.partial(_load, definition),
     )
@@ -291,31 +284,28 @@ def _refuse(case: Case) -> None:
         )
 
 
-def _integers(definition: Definition, case: Case) -> dict[str, int]:
-    return {name: case.integers[name] for name, _ in definition.integers}
-
-
 def _load(definition: Definition, case: Case) -> dict[str, Any]:
-    definition.load(_integers(definition, case))
     if not definition.address:
-        isolating.limit(_LIMIT_S + 4 * case.stop.most_s)
-    return definition.native()
+        isolating.require()
+    return definition.native(case.integers)
 
 
 def _traffic(definition: Definition, case: Case) -> Traffic:
     """Return the bytes of the declared elements, each once, and of indices."""
-    n, integers = case.iterations, _integers(definition, case)
-    parts = {"read": 0.0, "write": 0.0, "index": 0.0, "write_allocate": 0.0}
-    for name, elements in definition.accesses(n, integers).items():
-        role = next(array.role for array in definition.arrays if array.name == name)
-        if role == INDEX:
-            parts["index"] += elements * np.dtype(case.index_dtype).itemsize / n
-        elif role != SUM:
-            each = elements * case.value_B / n
-            parts["read"] += each * (role != WRITE)
-            parts["write"] += each * (role in (WRITE, UPDATE))
-            parts["write_allocate"] += each * (role == WRITE and case.allocates)
-    return Traffic(**parts)
+    n = case.iterations
+    accesses = definition.accesses(n, definition.own(case.integers))
+    index_B = np.dtype(definition.index_dtype or "int64").itemsize
+    read = write = index = allocated = 0.0
+    for array in definition.arrays:
+        value_B = index_B if array.role == INDEX else case.value_B
+        reads_B, writes_B = bytes_of(array, accesses[array.name], value_B)
+        write += writes_B / n
+        allocated += writes_B / n * (array.role == WRITE and case.allocates)
+        if array.role == INDEX:
+            index += reads_B / n
+        else:
+            read += reads_B / n
+    return Traffic(read, write, index, allocated)
 
 
 def _build(definition: Definition, given: Given) -> Case:
@@ -340,8 +330,9 @@ def _build(definition: Definition, given: Given) -> Case:
         arrays[array.name] = found = found[: lengths[array.name]] % bound
         columns["index_pattern"], sizes[f"bound of {array.name}"] = label, bound
         into = next(each for each in definition.arrays if each.name == array.of)
-        sizes["scatters"] |= int(into.role in (WRITE, UPDATE))
-        if into.role in (WRITE, UPDATE) and np.bincount(found).max() > 1:
+        scatters = into.role in (WRITE, UPDATE)
+        sizes["scatters"] |= int(scatters)
+        if scatters and np.bincount(found).max() > 1:
             raise InputError(
                 f"{array.name} repeats indices of {array.of}, which is written: iterations would "
                 "depend on each other"
@@ -354,8 +345,6 @@ def _case(**options: Any) -> Case:
     """Build a case of a sweep file, whose options define the kernel as well."""
     names = [name for name in inspect.signature(kernel).parameters if name != "address"]
     own = {name: options.pop(name) for name in names if name in options}
-    if isinstance(words := own.get("arrays"), str):
-        own["arrays"] = dict(word.split("=", 1) for word in words.replace(" ", "").split(","))
     return kernel(**own).case(**options)
 
 

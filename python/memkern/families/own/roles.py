@@ -37,6 +37,22 @@ class Array(NamedTuple):
     used: str = ""
 
 
+def arrays_of(given: Mapping[str, str] | str) -> tuple[Array, ...]:
+    """Return arrays from their roles by name, or from a list such as ``a=write,b=read[n + 2]``.
+
+    Raises
+    ------
+    InputError
+        A part of the list has no name, or see `array_of`.
+    """
+    if isinstance(given, str):
+        words = [word.split("=", 1) for word in re.split(r",(?![^\[]*\])", given)]
+        if any(len(word) != 2 for word in words):
+            raise InputError(f"arrays are a list such as a=write,b=read, not {shown(given)}")
+        given = {name.strip(): role for name, role in words}
+    return tuple(array_of(name, role) for name, role in given.items())
+
+
 def array_of(name: str, text: object) -> Array:
     """Return an array from its role, such as ``read``, ``write[n + 2, n]`` or ``index[x]``.
 

@@ -28,15 +28,12 @@ if TYPE_CHECKING:
 
 def _kernel(args: argparse.Namespace) -> Kernel:
     """Return the kernel of the options."""
-    words = [word.split("=", 1) for word in (args.arrays or "").split(",") if word.strip()]
-    if any(len(word) != 2 for word in words):
-        raise InputError("--arrays is a list such as a=write,b=read, in the order of the arguments")
     reference: Any = args.reference
     if reference and reference.partition(":")[0].endswith(".py"):
         reference = _function_in(*reference.split(":", 1))
     found: dict[str, Any] = {
         **{"file": args.file, "function": args.function, "reference": reference},
-        **{"arrays": {k.strip(): v for k, v in words} or None, "flags": args.flags},
+        **{"arrays": args.arrays, "flags": args.flags},
         **{"parameters": named_values(args.set), "bytes_per_iteration": args.bytes},
     }
     types = {"dtype": (given(args, "dtype") or {"dtype": "float64"})["dtype"]}
@@ -63,7 +60,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.sizes is None:
         cases: list[Case] = [made.case(n, **own)]
     else:
-        cases = [made.case(footprint_B=size, **own) for size in parse_sizes(args.sizes)]
+        cases = [made.case(n, footprint_B=size, **own) for size in parse_sizes(args.sizes)]
     return exit_code(measure(cases, args, answers=[_judged]))
 
 
