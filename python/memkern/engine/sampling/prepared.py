@@ -109,7 +109,10 @@ class Prepared:
             self.native = self._placed(self.own, chosen.threads if chosen else 0)
             prepared_cases.add(self)
             self._warn()
-            self.stages: list[str] = self.native.obtained()["stages"]
+            obtained = self.native.obtained()
+            size_s = obtained["footprint_B"] / _ISOLATED_BPS
+            isolating.limit(_ISOLATED_S + 4 * case.stop.most_s + size_s)
+            self.stages: list[str] = obtained["stages"]
             # A requested variant runs on the widest instruction set.
             how = "default" if case.knobs.variant == "best" else "requested"
             chosen = chosen or Choice(*self.candidates[0], how)
@@ -130,7 +133,6 @@ class Prepared:
             )
         if case.spec.load is not None:
             _memkern.add_function(**case.spec.load(case))
-        isolating.limit(_ISOLATED_S + 4 * case.stop.most_s + case.bytes_B / _ISOLATED_BPS)
         return _memkern.Prepared(
             kernel=case.spec.name,
             dtype=case.dtype,

@@ -265,6 +265,7 @@ class Definition:
         accesses = self.accesses(n, integers)
         isolating.limit(_COUNTED_S)
         counts, elsewhere = counting.counted(str(path), address, self.function, called)
+        isolating.limit(0)
         declared = {
             array.name: bytes_of(array, accesses[array.name], values[array.name].itemsize)
             for array in self.arrays
