@@ -155,7 +155,12 @@ FAMILY = Family(
         ("amo-rates", patterns(), {"primitives": "xor,nand"}, "'xor' or 'nand', only of add,"),
         ("amo-rates", patterns(), {"threads": 3}, "3 workers, only 1, 2 and 4"),
         ("amo-rates", sharing(), {}, "sharing 'original', only 'private' and 'shared'"),
-        ("amo-price", patterns(primitives=("add", "cas")), {}, "both as plain and as add or cas"),
+        (
+            "amo-price",
+            patterns(primitives=("add", "cas")),
+            {},
+            "both as plain and as one",
+        ),
         ("amo-price", patterns(), {"threads": 3}, "3 workers, only 1, 2 and 4"),
         ("amo-workers", patterns(counts=(2,)), {}, "two numbers of workers"),
         ("amo-workers", patterns(), {"primitive": "max"}, "'max', only of add, cas and plain"),

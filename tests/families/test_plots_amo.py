@@ -149,7 +149,7 @@ def test_the_price_is_relative_to_plain_loads_and_stores(whole):
     for ax in fig.axes:
         assert dot_values(ax, "over add")["SCATTER"] == pytest.approx(5.0)
         assert dot_values(ax, "over cas")["SCATTER"] == pytest.approx(6.25)
-        assert line(ax, "_as fast").get_xdata()[0] == 1
+        assert line(ax, "_level").get_xdata()[0] == 1
     one, four = fig.axes
     assert "lost" not in panel_texts(one) and {"lost", "50 %"} <= set(panel_texts(four))
     assert dot_values(four, "over add")["RAND, 64 MiB"] == 1.0
@@ -173,7 +173,7 @@ def test_rates_against_workers_beside_ideal_scaling(whole):
         wanted = [1, 0.5, 0.25] if pattern == "central" else [1, 2, 4]
         np.testing.assert_allclose(times.get_ydata(), wanted)
     ideal = line(scaling, "ideal")
-    assert list(ideal.get_xdata()) == list(ideal.get_ydata()) == [1, 4]
+    assert list(ideal.get_xdata()) == list(ideal.get_ydata()) == [1, 2, 4]
     assert {ax.get_yscale() for ax in fig.axes} == {"log"}
     swaps = figures["amo-workers"](whole, primitive="cas")
     assert line(swaps.axes[0], "SG").get_ydata()[0] == pytest.approx(0.3 / 1.25)
@@ -195,7 +195,7 @@ def test_false_sharing_is_drawn_by_distance_of_words(whole):
     assert list(near.get_xdata()) == [1, 2, 4]
     # The original CENTRAL also has one word for all workers, and was faster.
     np.testing.assert_allclose(line(ax, "one word for all").get_ydata(), [0.6, 0.3, 0.15])
-    np.testing.assert_allclose(line(ax, "ideal").get_ydata(), [0.6, 2.4])
+    np.testing.assert_allclose(line(ax, "ideal").get_ydata(), [0.6, 1.2, 2.4])
     several = sharing(counts=(2, 4), hot=2)  # pairs of workers share a word: left out
     assert list(
         line(

@@ -13,10 +13,7 @@ from plotting import common_columns, curve_labels, footnotes, frame, line
 from memkern.cli import _parse
 from memkern.formats import ResultSet
 from memkern.plots import figures, tables
-from memkern.plots.drawing import counted_axis
-from memkern.plots.exhibits import Axis, curve_figure, log_scale, table
-from memkern.plots.frames import Records
-from memkern.plots.selection import select
+from memkern.plots.kit import Axis, Curves, Measured, Records, count_scale, log_scale, select, table
 
 # The commands that measure what figures lack, as messages of their modules name them.
 COMMANDS = {
@@ -59,11 +56,11 @@ def exhibits(monkeypatch):
     monkeypatch.setitem(tables, "new", None)
     del figures["new"], tables["new"]
 
-    @curve_figure(
-        "new",
-        x=Axis("threads", "Workers", counted_axis),
+    @Curves(
+        name="new",
+        x=Axis("threads", "Workers", count_scale),
         y=Axis("rate_GAMS", "Rate (GAMS)", log_scale),
-        by="order",
+        layers=(Measured("order"),),
         records="`amo` kernels",
         lack="no order was measured",
         measure="memkern amo",

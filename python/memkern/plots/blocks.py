@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from memkern.backends import ACCELERATORS
-from memkern.errors import InputError
-from memkern.plots.drawing import MOST_CELLS, disturbed_note, heat_map, named, panels
-from memkern.plots.exhibits import Selection, drawn, table
-from memkern.plots.frames import Records, best, frame_of, three_figures
-from memkern.plots.selection import BANDWIDTH, select, split
-from memkern.plots.style import note
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
+from memkern.plots.kit import (
+    BANDWIDTH,
+    Axis,
+    DataFrame,
+    HeatMap,
+    InputError,
+    Records,
+    Selection,
+    best,
+    frame_of,
+    select,
+    split,
+    table,
+    three_figures,
+)
 
 _MEASURE = (
     "memkern loops -k triad,dot --device cuda --block-threads 64,128,256,512,1024 "
@@ -46,14 +50,21 @@ def _blocks(records: Records, kernels: str | Sequence[str] | None) -> tuple[Data
     return frame[several], notes
 
 
-@drawn(
-    "gpu-blocks",
-    "A panel for each machine and kernel, 6.9 in wide, 3.35 in with one panel. Unrolling 0 is the "
-    "kernel's own.",
-    records="Own records on a GPU, such as the trials of ``memkern tune``, of kernels with "
-    "several sizes of blocks or unrollings",
+@HeatMap(
+    name="gpu-blocks",
+    rows=Axis("block_threads", "Threads of a block"),
+    by=Axis("unroll", "Unrolling"),
+    value=Axis(BANDWIDTH, "GB/s"),
+    panels=("machine", "kernel"),
+    height=1.1,
+    row_height=0.22,
+    remark="In parentheses",
+    returns="A panel for each machine and kernel, 6.9 in wide, 3.35 in with one panel. Unrolling 0 "
+    "is the kernel's own.",
+    records="Own records on a GPU, such as the trials of ``memkern tune``, of kernels with several "
+    "sizes of blocks or unrollings",
 )
-def block_map(records: Records = None, *, kernels: str | Sequence[str] | None = None) -> Figure:
+def block_map(records: Records = None, *, kernels: str | Sequence[str] | None = None) -> Selection:
     """Bandwidth on a GPU by threads per block and unrolling, as a heat map of each kernel.
 
     Parameters
@@ -62,28 +73,12 @@ def block_map(records: Records = None, *, kernels: str | Sequence[str] | None = 
         Names of kernels or families; by default all.
     """
     frame, notes = _blocks(records, kernels)
-    cells = list(frame.groupby(["machine", "kernel"], sort=False))
-    rows = frame["block_threads"].nunique()
-    fig, axes = panels(len(cells), 2, 1.1 + 0.22 * min(rows, MOST_CELLS))
-    for ax, ((machine, kernel), mine) in zip(axes, cells, strict=True):
-        found = {
-            (int(row["block_threads"]), int(row["unroll"])): row for row in mine.to_dict("records")
-        }
-        values = {key: row[BANDWIDTH] for key, row in found.items()}
-        texts = {
-            key: ("({})" if row["disturbed"] else "{}").format(three_figures(row[BANDWIDTH]))
-            for key, row in found.items()
-        }
-        heat_map(ax, values, "GB/s", texts=texts)
-        several = frame["machine"].nunique() > 1
-        ax.set(
-            title="\n".join([named(machine, 24)] * several + [str(kernel)]),
-            xlabel="Unrolling",
-            ylabel="Threads of a block",
-        )
-    notes = [*notes, *disturbed_note(frame, "In parentheses")]
-    note(fig, [*notes, "Unrolling 0 is the kernel's own."] if 0 in set(frame["unroll"]) else notes)
-    return fig
+    values = frame[BANDWIDTH].map(three_figures)
+    texts = values.mask(frame["disturbed"], "(" + values + ")")
+    notes += ["Unrolling 0 is the kernel's own."] * (0 in set(frame["unroll"]))
+    return frame.assign(text=texts, panel=frame["kernel"]).astype(
+        dict.fromkeys(_COLUMNS, int)
+    ), notes
 
 
 @table(

@@ -409,13 +409,12 @@ def dot_series(
     by: str,
     names: Iterable[str],
     value: str,
-    text: Callable[[Mapping[Any, Any]], str] | None = None,
     look: Callable[[int], Look] = marked_look,
 ) -> dict[str, DotSeries]:
     """Return a series of `dots` for each name in the column `by`.
 
-    The column row has the labels of the rows of a panel; `text` returns the text beside a record's
-    dot, by default its value in three figures, and `look` the look of a series by its number.
+    The column row has the labels of the rows of a panel, and the column text, if there is one, the
+    texts beside dots, by default their values; `look` returns the look of a series by its number.
     """
     rows = with_ends(rows, value)
     return {
@@ -425,7 +424,7 @@ def dot_series(
                 Dot(
                     row["row"],
                     row[value],
-                    text(row) if text else three_figures(row[value]),
+                    row.get("text") or three_figures(row[value]),
                     row["disturbed"],
                     row,
                     value,
@@ -531,21 +530,21 @@ def heat_map(
     ax: Axes,
     values: Mapping[tuple[Any, Any], float],
     unit: str,
+    names: Sequence[list[Any]],
     *,
     texts: Mapping[tuple[Any, Any], str] | None = None,
-    order: Callable[[Iterable[Any]], list[Any]] = sorted,
     ends: tuple[float, float] = (0.0, 0.0),
     hatched: Iterable[tuple[Any, Any]] = (),
 ) -> None:
     """Draw a heat map; cells have numbers or `texts` if rows and columns are at most `MOST_CELLS`.
 
-    `order` sorts the rows and the columns. The colours range from the first of `ends` to the
-    second, or to the largest value if it is larger; NaN has no colour. The cells in `hatched` are
-    hatched.
+    `names` are those of the rows and of the columns. The colours range from the first of `ends` to
+    the second, or to the largest value if it is larger; NaN has no colour. The cells in `hatched`
+    are hatched.
     """
     from matplotlib.patches import Rectangle
 
-    rows, columns = (order(dict.fromkeys(pair[side] for pair in values)) for side in (0, 1))
+    rows, columns = names
     grid = np.array([[values.get((i, j), np.nan) for j in columns] for i in rows])
     low, high = ends[0], float(np.nanmax([*grid.flat, ends[1]]))
     image = ax.imshow(grid, cmap="viridis", vmin=low, vmax=high, aspect="auto")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from memkern.errors import InputError
 from memkern.formats import ResultSet
-from memkern.formats.resultset import need_rows, table_of
 from memkern.models.ecm import Ecm, MemoryRate
 from memkern.models.ecm_fit import (
     FITTED,
@@ -27,19 +25,33 @@ from memkern.models.machine_file import MachineFile
 from memkern.models.overlap import Overlap, hypotheses, overlap_of, paper_hypotheses
 from memkern.models.published_machines import published
 from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
-from memkern.plots.drawing import counts_axis, curves, finish, marked_look, panels
-from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, counted, rows_of
-from memkern.plots.predictions import machine_for, others_note
-from memkern.plots.registry import PAPERS
-from memkern.plots.selection import split
-from memkern.plots.style import GREY, NOTE_SIZE, Look, log2_axis
+from memkern.plots.kit import (
+    GREY,
+    NOTE_SIZE,
+    PAPERS,
+    Axes,
+    DataFrame,
+    Figure,
+    InputError,
+    Look,
+    Records,
+    counted,
+    counts_axis,
+    curves,
+    drawn,
+    finish,
+    log2_axis,
+    machine_for,
+    marked_look,
+    need_rows,
+    others_note,
+    panels,
+    rows_of,
+    split,
+    table_of,
+    tabulated,
+)
 from memkern.spec.kernel import Traffic
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 _MEASURE = "memkern ecm -o ecm.parquet"
 _BAND = 0.25

@@ -9,25 +9,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from memkern.errors import InputError
-from memkern.formats.resultset import need_rows, table_of
-from memkern.plots.drawing import (
+from memkern.plots.kit import (
+    GREY,
+    Axes,
+    DataFrame,
+    Figure,
+    InputError,
+    Records,
+    counted,
     curve,
+    drawn,
     finish,
+    first_note,
+    frame_of,
     marked_look,
+    need_rows,
     panels,
+    plain,
     spaced,
+    table_of,
+    tabulated,
+    typed,
+    undisturbed,
+    words,
 )
-from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, counted, first_note, frame_of, typed, undisturbed, words
-from memkern.plots.style import GREY, plain
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 _COLUMNS = ("energy_J", "time_median_s", "bandwidth_median_GBps", "threads", "clock_limit",
             "energy_per_byte_pJ", "power_W", "idle_power_W", "energy_delay_Js")  # fmt: skip

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from memkern.formats.resultset import need_rows
-from memkern.plots.drawing import legend_above, named, panels
-from memkern.plots.exhibits import Selection, drawn, table
-from memkern.plots.frames import Records, rows_of, three_figures
-from memkern.plots.registry import Section, section, section_of
-from memkern.plots.style import GREY, NOTE_SIZE, note, other_look
+from memkern.plots.kit import (
+    GREY,
+    NOTE_SIZE,
+    Axes,
+    DataFrame,
+    Figure,
+    Records,
+    Section,
+    Selection,
+    drawn,
+    legend_above,
+    named,
+    need_rows,
+    note,
+    other_look,
+    panels,
+    rows_of,
+    section,
+    section_of,
+    table,
+    three_figures,
+)
 from memkern.results.explanation import EXPLAINED, Explanation
 from memkern.spec.experiments import LEFT, LEVEL, LIMIT, MODEL, TRIED, WITHOUT
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 _MEASURE = "memkern stream -k triad --explain -o why.parquet"
 # Most records that are drawn, and the longest time relative to a case that fits in a panel.

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from memkern.formats import ResultSet
-from memkern.formats.resultset import need_rows
-from memkern.plots.drawing import Drawn, finish, mark, named, panels, row_in
-from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, counted, rows_of
-from memkern.plots.style import GREY, NOTE_SIZE, own_look, plain
+from memkern.plots.kit import (
+    GREY,
+    NOTE_SIZE,
+    Axes,
+    DataFrame,
+    Drawn,
+    Figure,
+    Records,
+    counted,
+    drawn,
+    finish,
+    mark,
+    named,
+    need_rows,
+    own_look,
+    panels,
+    plain,
+    row_in,
+    rows_of,
+    tabulated,
+)
 from memkern.results.fleet import INSIDE, cases, fleet
 from memkern.results.verdicts import FASTER, SLOWER
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 _FILES = "``memkern compare fleet -o``"
 _MOST_NAMES = 3

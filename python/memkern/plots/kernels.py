@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.checks import one_of
-from memkern.errors import InputError
-from memkern.formats.resultset import need_columns, need_rows
 from memkern.models.peak import with_peak
-from memkern.plots.exhibits import Selection, table, tabulated
-from memkern.plots.frames import Records, best, frame_of, typed, usable
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from memkern.plots.kit import (
+    DataFrame,
+    InputError,
+    Records,
+    Selection,
+    best,
+    frame_of,
+    need_columns,
+    need_rows,
+    table,
+    tabulated,
+    typed,
+    usable,
+)
 
 
 @tabulated(

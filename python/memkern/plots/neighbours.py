@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from memkern.machine.environment import machine_label
-from memkern.plots.drawing import MOST_CELLS, heat_map, named, panels
-from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, first_of, rows_of
-from memkern.plots.style import note, plain
+from memkern.plots.kit import (
+    MOST_CELLS,
+    DataFrame,
+    Figure,
+    Records,
+    drawn,
+    first_of,
+    heat_map,
+    named,
+    note,
+    panels,
+    plain,
+    rows_of,
+    tabulated,
+)
 from memkern.results.slowdowns import ENTRIES, entry, slowdowns
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
-
 
 # Names that fit into half the width of a page: their number, and the length of each.
 _NARROW, _SHORT = 6, 16
@@ -55,7 +60,8 @@ def slowdown_map(records: Records = None) -> Figure:
         }
         values = {k: math.nan if row["disturbed"] else row["ratio"] for k, row in found.items()}
         texts = {k: entry(row).replace(" ±", "\n±") for k, row in found.items()}
-        heat_map(ax, values, "Time over that alone", texts=texts, order=list, ends=(1.0, 2.0))
+        sides = [list(dict.fromkeys(pair[side] for pair in values)) for side in (0, 1)]
+        heat_map(ax, values, "Time over that alone", sides, texts=texts, ends=(1.0, 2.0))
         for label in ax.get_xticklabels():
             label.set(rotation=35, ha="right")
         ax.set(xlabel="Neighbour", ylabel="Measured")

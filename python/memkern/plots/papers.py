@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memkern import reference
 from memkern.checks import unknown
-from memkern.plots.exhibits import Selection, table, tabulated
-from memkern.plots.frames import Records
-from memkern.plots.registry import PAPERS
-from memkern.plots.style import GREY
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from pandas import DataFrame
-
+from memkern.plots.kit import GREY, PAPERS, Axes, DataFrame, Records, Selection, table, tabulated
 
 TOLD = "a64fx-told"
 """Name of the table."""

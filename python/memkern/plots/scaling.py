@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from memkern.backends import LIBRARIES
-from memkern.formats.resultset import need_rows
-from memkern.plots.drawing import (
+from memkern.plots.kit import (
+    GREY,
+    HIGH,
+    LOW,
     MOST_LINES,
+    Axes,
+    DataFrame,
+    Figure,
+    Look,
+    Records,
+    counted,
     counted_axis,
     curve,
+    drawn,
     finish,
+    first_of,
     intervals,
+    log2_axis,
     marked_look,
+    need_rows,
     panels,
+    plain,
+    rows_of,
+    tabulated,
 )
-from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import HIGH, LOW, Records, counted, first_of, rows_of
-from memkern.plots.style import GREY, Look, log2_axis, plain
 from memkern.results.scaling import efficiencies
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 _PANEL = ["machine", "scaling", "bind", "comm", "threads"]
 _QUANTITIES = {"speed_up": "Speed-up", "efficiency": "Efficiency (%)"}

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from memkern.formats.resultset import need_rows, table_of
-from memkern.plots.drawing import MOST_LINES, Dot, dots, finish, marked_look, panels, row_in, spaced
-from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import (
+from memkern.plots.kit import (
+    GREY,
+    MOST_LINES,
+    DataFrame,
+    Dot,
+    Figure,
     Records,
+    Series,
     counted,
+    dots,
+    drawn,
+    finish,
     first_note,
     frame_of,
     lines_B,
+    marked_look,
+    need_rows,
+    panels,
+    plain,
+    row_in,
+    spaced,
+    table_of,
+    tabulated,
     three_figures,
     typed,
 )
-from memkern.plots.style import GREY, plain
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame, Series
 
 # By quantity of memkern.machine.events.
 _NAMES = {

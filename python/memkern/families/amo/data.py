@@ -9,16 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.backends import BACKENDS, LIBRARIES
-from memkern.errors import InputError
-from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import Records, best, joined, typed, words
-from memkern.plots.selection import of_workers, prevailing, select, split
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from memkern.plots.kit import (
+    DataFrame,
+    InputError,
+    Records,
+    best,
+    in_bytes,
+    joined,
+    of_workers,
+    prevailing,
+    select,
+    split,
+    typed,
+    words,
+)
 
 RATE = "rate_GAMS"
 # In CircusTent's order.

@@ -7,7 +7,7 @@ CircusTent, whose published results are listed next to own ones in a table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.families.amo.data import (
     PATTERNS,
@@ -24,37 +24,37 @@ from memkern.families.amo.data import (
     shared_lines,
 )
 from memkern.families.amo.findings import findings
-from memkern.formats.resultset import need_rows
-from memkern.plots.drawing import (
-    counted_axis,
-    counts_axis,
-    curve,
-    dot_series,
-    dots,
-    finish,
-    machine_panels,
-    marked_look,
-    panels,
-    row_in,
-)
-from memkern.plots.exhibits import (
+from memkern.plots.kit import (
+    GREY,
+    NOTE_SIZE,
+    QUANTITY,
+    Axes,
     Axis,
+    Curves,
+    Dots,
+    Ideal,
+    Level,
+    Measured,
+    Panel,
+    Records,
     Selection,
+    best,
     byte_scale,
-    curve_figure,
-    drawn,
+    count_scale,
+    counts_axis,
+    distinct,
+    family_section,
     log_scale,
+    of_workers,
+    ordered,
+    percent,
+    prevailing,
+    quantities,
+    split,
     table,
+    three_figures,
+    with_workers,
 )
-from memkern.plots.frames import Records, best, extent, percent, three_figures
-from memkern.plots.registry import family_section
-from memkern.plots.selection import of_workers, prevailing, split, with_workers
-from memkern.plots.style import GREY, NOTE_SIZE, plain
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 _MEASURE = "memkern amo --primitive add,cas,plain --threads 1..4 -o amo.parquet"
 _MEASURE_SHARING = (
@@ -66,15 +66,18 @@ _MEASURE_REMOTE = "memkern amo --device mpi -o remote.parquet"
 _RATE_LABEL = "Rate (GAMS)"
 
 
-@drawn(
-    "amo-rates",
+@Dots(
+    name="amo-rates",
+    value=Axis(RATE, _RATE_LABEL),
+    by="series",
+    title=with_workers,
     records="`amo` kernels, with words shared in CircusTent's way",
     returns="A panel for each machine, 6.9 in wide, 3.35 in with one panel.",
     lack="no record of the primitives or of the number of workers",
 )
 def rates(
     records: Records = None, primitives: str | Sequence[str] = "add,cas", threads: float = 0
-) -> Figure:
+) -> Selection:
     """Rate of atomic operations by pattern, side by side for some primitives.
 
     Where a pattern was measured at several sizes of its array, the smallest and the largest are
@@ -91,17 +94,10 @@ def rates(
     """
     frame, notes = atomics(records, _MEASURE, primitives)
     frame, left = in_models(frame, threads)
-    order = {name: position for position, name in enumerate(split(primitives))}
-    ordered = frame.sort_values("primitive", key=lambda names: names.map(order), kind="stable")
-    drawn = list(dict.fromkeys(ordered["series"]))
-    most = frame.groupby("machine")["row"].nunique().max()
-    fig, cells = machine_panels(frame, row_in(most, len(drawn)))
-    ends = extent(frame, RATE)
-    for ax, rows in cells:
-        series = dot_series(rows, "series", drawn, RATE, _with_outcome)
-        dots(ax, list(rows["row"].unique()), series, ends)
-        ax.set(title=with_workers(rows, len(cells) > 1), xlabel=_RATE_LABEL)
-    return finish(fig, 5, [*notes, *left], frame)
+    names = split(primitives)
+    by_primitive = frame.sort_values("primitive", key=lambda column: column.map(names.index))
+    frame = ordered(frame, "series", by_primitive["series"].unique())
+    return frame.assign(text=[_with_outcome(row) for row in frame.to_dict("records")]), notes + left
 
 
 def _with_outcome(row: Mapping[Any, Any]) -> str:
@@ -114,63 +110,12 @@ def _with_outcome(row: Mapping[Any, Any]) -> str:
     return text
 
 
-@drawn(
-    "amo-price",
-    records="`amo` kernels, of the primitive ``plain`` and of others",
-    returns="A panel for each machine and number of workers, 6.9 in wide, 3.35 in with one panel.",
-    lack="no pattern with both ``plain`` and one of the primitives",
-)
-def price(
-    records: Records = None, primitives: str | Sequence[str] = "add,cas", threads: float = 0
-) -> Figure:
-    """Price of atomicity: the rate of plain loads and stores over the rate of atomic operations.
-
-    The share of lost plain updates, if any, is written next to each pattern.
-
-    Parameters
-    ----------
-    primitives : str or sequence of str
-        Names of the others, with commas between; those without records are left out.
-    threads : int
-        Number of workers; by default the fewest and the most of each machine.
-    """
-    frame, notes = atomics(records, _MEASURE)
-    frame, left = one_setting(frame)
-    wanted = split(primitives)
-    frame = prices(in_rows(frame), wanted)
-    need_rows(
-        frame,
-        f"no pattern was measured both as plain and as {' or '.join(wanted)} with as many "
-        f"workers: `{_MEASURE}` does so",
-    )
-    if threads:
-        frame = of_workers(frame, threads)
-    count = frame.groupby("machine")["threads"].transform
-    frame = frame[(frame["threads"] == count("min")) | (frame["threads"] == count("max"))]
-    frame = frame.assign(series="over " + frame["primitive"])
-    drawn = [name for name in (f"over {name}" for name in wanted) if name in set(frame["series"])]
-    most = frame.groupby(["machine", "threads"])["row"].nunique().max()
-    fig, cells = machine_panels(frame, row_in(most, len(drawn)), "threads", sort=True)
-    for ax, rows in cells:
-        series = dot_series(rows, "series", drawn, "price")
-        names = list(dict.fromkeys(rows["row"]))
-        dots(ax, names, series, (min(1.0, frame["price"].min()), frame["price"].max()))
-        ax.axvline(1, color=GREY, linewidth=0.8, zorder=1.5, label="_as fast")
-        _losses(ax, names, rows)
-        ax.set(
-            title=with_workers(rows, frame["machine"].nunique() > 1),
-            xlabel="Plain load-store pairs per atomic operation",
-        )
-    if (frame["lost_fraction"] > 0).any():
-        left.append("Lost: share of the plain updates.")
-    return finish(fig, 5, [*notes, *left], frame)
-
-
-def _losses(ax: Axes, names: Sequence[str], rows: DataFrame) -> None:
+def _losses(panel: Panel) -> None:
     """Write the share of lost plain updates next to each row."""
-    lost = rows.drop_duplicates("row").set_index("row")["lost_fraction"]
+    lost = panel.rows.drop_duplicates("row").set_index("row")["lost_fraction"]
     lost = lost[lost > 0]
     how: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": GREY, "annotation_clip": False}
+    ax, names = panel.ax, distinct(panel.rows["row"])
     if len(lost):
         ax.annotate("lost", (1.01, 1), xycoords="axes fraction", ha="left", va="bottom", **how)
     for name, share in lost.items():
@@ -184,17 +129,73 @@ def _losses(ax: Axes, names: Sequence[str], rows: DataFrame) -> None:
         )
 
 
+@Dots(
+    name="amo-price",
+    value=Axis("price", "Plain load-store pairs per atomic operation"),
+    by="series",
+    panels=("machine", "threads"),
+    sort=True,
+    title=with_workers,
+    around=(1.0,),
+    layers=(Level(1.0, upright=True), _losses),
+    records="`amo` kernels, of the primitive ``plain`` and of others",
+    returns="A panel for each machine and number of workers, 6.9 in wide, 3.35 in with one panel.",
+    lack="no pattern was measured both as plain and as one of the primitives with as many workers",
+    measure=_MEASURE,
+)
+def price(
+    records: Records = None, primitives: str | Sequence[str] = "add,cas", threads: float = 0
+) -> Selection:
+    """Price of atomicity: the rate of plain loads and stores over the rate of atomic operations.
+
+    The share of lost plain updates, if any, is written next to each pattern.
+
+    Parameters
+    ----------
+    primitives : str or sequence of str
+        Names of the others, with commas between; those without records are left out.
+    threads : int
+        Number of workers; by default the fewest and the most of each machine.
+    """
+    frame, notes = atomics(records, _MEASURE)
+    frame, left = one_setting(frame)
+    frame = prices(in_rows(frame), split(primitives))
+    if threads and len(frame):
+        frame = of_workers(frame, threads)
+    count = frame.groupby("machine")["threads"].transform
+    frame = frame[(frame["threads"] == count("min")) | (frame["threads"] == count("max"))]
+    frame = frame.assign(series="over " + frame["primitive"])
+    lost = ["Lost: share of the plain updates."] * bool((frame["lost_fraction"] > 0).any())
+    names = [f"over {name}" for name in split(primitives)]
+    return ordered(frame, "series", names), [*notes, *left, *lost]
+
+
 # ---------------------------------------------------------------------------- against the workers
 
 
-@drawn(
-    "amo-workers",
+def _log_with_ticks(ax: Axes, *_: Any) -> None:
+    ax.set_yscale("log")
+    counts_axis(ax.yaxis, 10)
+
+
+@Curves(
+    name="amo-workers",
+    x=Axis("threads", "Workers", count_scale),
+    y={
+        RATE: Axis(RATE, _RATE_LABEL, _log_with_ticks),
+        "scaled": Axis("scaled", "Rate over that of one worker", _log_with_ticks),
+    },
+    layers=(Measured("series"), Ideal("ideal")),
+    panels=("machine", QUANTITY),
+    height=2.7,
+    legend=9,
     records="two numbers of workers or more, with words shared in CircusTent's way",
     returns="For each machine a panel of rates and one of rates over that of one worker, beside "
     "ideal scaling, 6.9 in wide.",
-    lack="no pattern with two numbers of workers",
+    lack="no pattern was measured with two numbers of workers",
+    measure=_MEASURE,
 )
-def against_workers(records: Records = None, primitive: str = "add") -> Figure:
+def against_workers(records: Records = None, primitive: str = "add") -> Selection:
     """Rate of atomic operations against the number of workers, a line for each pattern.
 
     Where a pattern was measured at several sizes of its array, the smallest is drawn.
@@ -211,51 +212,23 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
     smallest = frame.groupby([*here, "threads"])["size_B"].transform("min")
     frame = best(frame[frame["size_B"] == smallest], (*here, "threads"), value=RATE)
     frame = frame[frame.groupby(here)["threads"].transform("nunique") > 1]
-    need_rows(frame, f"no pattern was measured with two numbers of workers: `{_MEASURE}` does so")
     one = frame[frame["threads"] == 1].set_index(here)[RATE].rename("one")
-    frame = frame.assign(scaled=frame[RATE] / frame.join(one, on=here)["one"])
-    patterns = [name for name in PATTERNS if name in set(frame["pattern"])]
-    several = frame["machine"].nunique() > 1
-    cells = [
-        (rows.dropna(subset=column), column, label)
-        for _, rows in frame.groupby("machine", sort=False)
-        for column, label in ((RATE, _RATE_LABEL), ("scaled", "Rate over that of one worker"))
-        if rows[column].notna().any()
-    ]
-    fig, axes = panels(len(cells), 2, 2.7)
-    for ax, (rows, column, label) in zip(axes, cells, strict=True):
-        for number, pattern in enumerate(patterns):
-            mine, look = rows[rows["pattern"] == pattern], marked_look(number)
-            curve(ax, mine, "threads", column, look, pattern.upper())
-        if column == "scaled":
-            ends = [1, rows["threads"].max()]
-            ax.plot(ends, ends, color=GREY, linewidth=0.7, label="ideal")
-        ax.set_yscale("log")
-        counted_axis(ax, rows["threads"])
-        ax.set(xlabel="Workers", ylabel=label)
-        counts_axis(ax.yaxis, 10)
-        ax.set_title(plain(rows["machine"].iloc[0], 40) if several else "")
-    return finish(fig, 9, [*notes, *left], frame)
+    frame = frame.assign(
+        scaled=frame[RATE] / frame.join(one, on=here)["one"], series=frame["pattern"].str.upper()
+    )
+    frame = quantities(ordered(frame, "series", map(str.upper, PATTERNS)), RATE, "scaled")
+    return frame.assign(ideal=frame["threads"].where(frame[QUANTITY] == "scaled")), notes + left
 
 
-def _ideal(ax: Axes, rows: DataFrame) -> None:
-    """Draw ideal scaling of one worker on private words."""
-    alone = rows[(rows["threads"] == 1) & (rows["sharing"] == "private")]
-    for start in alone[RATE].head(1):
-        threads = rows["threads"].max()
-        ax.plot([1, threads], [start, start * threads], color=GREY, linewidth=0.7, label="ideal")
-
-
-@curve_figure(
-    "amo-sharing",
-    x=Axis("threads", "Workers", counted_axis),
+@Curves(
+    name="amo-sharing",
+    x=Axis("threads", "Workers", count_scale),
     y=Axis(RATE, _RATE_LABEL, log_scale),
-    by="line",
+    layers=(Measured("line"), Ideal("ideal")),
     records="`amo.central` with two numbers of workers or more, with private words and different "
     "paddings, and with one shared word",
     lack="no machine has central with private words and two numbers of workers",
     measure=_MEASURE_SHARING,
-    marks=_ideal,
     legend=5,
 )
 def sharing(records: Records = None, primitive: str = "add") -> Selection:
@@ -270,19 +243,20 @@ def sharing(records: Records = None, primitive: str = "add") -> Selection:
     frame = shared_lines(frame)
     private = frame[frame["sharing"] == "private"]
     several = private.groupby("machine")["threads"].nunique() > 1
+    alone = private[private["threads"] == 1].groupby("machine")[RATE].first()
+    frame = frame.assign(ideal=frame["machine"].map(alone).astype(float) * frame["threads"])
     return frame[frame["machine"].map(several).eq(True)], notes
 
 
-def _percent_scale(ax: Axes, values: DataFrame) -> None:
-    """Make the y axis one of percentages."""
+def _percent_scale(ax: Axes, *_: Any) -> None:
     ax.set_ylim(0, 105)
 
 
-@curve_figure(
-    "amo-remote",
-    x=Axis("ranks", "Ranks", counted_axis),
+@Curves(
+    name="amo-remote",
+    x=Axis("ranks", "Ranks", count_scale),
     y=Axis("percent", "Remote atomic operations (%)", _percent_scale),
-    by="line",
+    layers=(Measured("line"),),
     paper="beebe2022-circustent",
     number="chart of remote atomics",
     records="`amo` kernels on ``mpi`` or ``shmem`` with two numbers of ranks or more",
@@ -298,11 +272,11 @@ def remote(records: Records = None) -> Selection:
 # --------------------------------------------------------------------------------------- latency
 
 
-@curve_figure(
-    "amo-latency",
+@Curves(
+    name="amo-latency",
     x=Axis("size_B", "Size of IDX", byte_scale),
     y=Axis("ns", "Time of an operation (ns)", log_scale),
-    by="primitive",
+    layers=(Measured("primitive"),),
     records="`amo.ptrchase` over two sizes of IDX or more",
     lack="no pointer chase was measured over two sizes",
     measure=_MEASURE_LATENCY,

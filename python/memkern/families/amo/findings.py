@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from memkern.families.amo.data import (
     NEIGHBOURS,
     ONE_WORD,
@@ -16,20 +14,21 @@ from memkern.families.amo.data import (
     prices,
     shared_lines,
 )
-from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import joined, percent, three_figures
-from memkern.plots.selection import of_workers, with_workers
-from memkern.plots.sentences import (
+from memkern.plots.kit import (
+    DataFrame,
     by_value,
     disturbed_mark,
+    in_bytes,
+    joined,
     marked_value,
+    of_workers,
+    percent,
     shown_in,
+    three_figures,
     told,
     with_names,
+    with_workers,
 )
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 # Patterns from uncontended to fully contended, with their wording in a sentence.
 _CONTRASTED = {"rand": "at random places", "central": "at one word for all"}

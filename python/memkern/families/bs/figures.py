@@ -18,30 +18,43 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern import reference
 from memkern.backends import HOST, LIBRARIES
-from memkern.errors import InputError
-from memkern.formats.resultset import need_columns
 from memkern.models.peak import peak_GBps, with_peak
 from memkern.models.records import apart, data_caches
-from memkern.plots.drawing import (
+from memkern.plots.kit import (
+    BANDWIDTH,
+    NOTE_SIZE,
+    SETTING,
+    Axes,
+    DataFrame,
+    Figure,
+    InputError,
+    Look,
+    Records,
+    Series,
+    best,
     bytes_axis,
+    cache_ends,
+    counted,
     counts_axis,
     curve,
+    drawn,
     finish,
+    frame_of,
+    joined,
     named,
+    need_columns,
+    other_look,
+    own_look,
     panels,
+    prevailing,
+    select,
     shade,
+    tabulated,
+    three_figures,
 )
-from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, best, counted, frame_of, joined, three_figures
-from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
-from memkern.plots.style import NOTE_SIZE, Look, other_look, own_look
 from memkern.shared.streaming_records import as_defined, short
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame, Series
-
     from memkern.models import T0WmaxFit
 
 LINEAR = ("bs.bs1", "bs.bs2", "bs.bs3", "bs.bs4", "bs.bs5")

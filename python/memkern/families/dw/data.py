@@ -12,20 +12,26 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from memkern.errors import InputError
-from memkern.formats.resultset import environments_of, need_rows
 from memkern.models import LayerConditions
 from memkern.models.layer_conditions import FLOPS
 from memkern.models.machine_file import MachineFile
 from memkern.models.records import data_caches
-from memkern.plots.frames import Records, best, typed
-from memkern.plots.selection import longest_scan, of_workers, prevailing, select
+from memkern.plots.kit import (
+    DataFrame,
+    InputError,
+    Records,
+    best,
+    environments_of,
+    longest_scan,
+    need_rows,
+    of_workers,
+    prevailing,
+    select,
+    typed,
+)
 from memkern.plots.traffic import traffic_B
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 VALUE = "performance_GFLOPs"
 ROOFLINE = "roofline_GFLOPs"

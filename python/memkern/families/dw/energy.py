@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from memkern.errors import InputError
 from memkern.families.dw.data import (
     PUBLISHED_ENERGY,
     PUBLISHED_SPEED,
@@ -14,23 +12,25 @@ from memkern.families.dw.data import (
     hops,
     in_order,
 )
-from memkern.formats.resultset import need_rows
-from memkern.plots.drawing import (
+from memkern.plots.energy import no_energy, whisker_notes, whiskers
+from memkern.plots.kit import (
+    Figure,
+    InputError,
+    Records,
     dot_series,
     dots,
+    drawn,
     finish,
+    longest_scan,
     machine_panels,
+    need_rows,
+    of_workers,
     panels,
+    plain,
     row_in,
+    typed,
+    with_workers,
 )
-from memkern.plots.energy import no_energy, whisker_notes, whiskers
-from memkern.plots.exhibits import drawn
-from memkern.plots.frames import Records, typed
-from memkern.plots.selection import longest_scan, of_workers, with_workers
-from memkern.plots.style import plain
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _MEASURE = "memkern dw --lattice 16 16 16 16 --layout RRII,RIRI -o dw.parquet"
 _MEASURE_CLOCKS = _MEASURE.replace(" -o", " --clock-limit 1500,2000 -o")

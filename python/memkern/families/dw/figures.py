@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.families.dw.data import (
     CONDITIONS,
@@ -36,42 +36,49 @@ from memkern.families.dw.energy import by_clock as by_clock
 from memkern.families.dw.energy import by_energy as by_energy
 from memkern.families.dw.findings import findings
 from memkern.families.dw.of_paper import terms_of_codes as terms_of_codes
-from memkern.formats.resultset import need_rows
 from memkern.models import LayerConditions, simulate
-from memkern.plots.drawing import (
+from memkern.plots.kit import (
+    ECM,
+    GREY,
+    NOTE_SIZE,
+    Axes,
+    DataFrame,
+    Figure,
+    Look,
+    Records,
+    by_build,
     cache_regions,
+    core_note,
     counted_axis,
     curves,
     dot_series,
     dots,
+    drawn,
+    ecm_curves,
+    extent,
+    family_section,
     finish,
+    frame_of,
     in_bytes,
     legend_above,
     limit_curves,
     look_beside_roofline,
-    machine_panels,
-    marked_look,
-    panels,
-    row_in,
-)
-from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, extent, frame_of, three_figures, typed
-from memkern.plots.predictions import (
-    ECM,
-    core_note,
-    ecm_curves,
     machine_for,
     machine_note,
+    machine_panels,
+    marked_look,
+    need_rows,
+    note,
+    panels,
+    plain,
+    row_in,
+    split,
+    tabulated,
+    three_figures,
+    typed,
     with_ecm,
+    with_workers,
 )
-from memkern.plots.registry import family_section
-from memkern.plots.selection import by_build, split, with_workers
-from memkern.plots.style import GREY, NOTE_SIZE, Look, note, plain
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 _MEASURE = (
     "memkern dw --lattice 8 8 8 8 --lattice 16 16 16 16 --layout RRII,RIRI --cut s,tzyx "
@@ -143,7 +150,8 @@ def _dots(ax: Axes, rows: DataFrame, alike: DataFrame, options: Sequence[str]) -
     """Draw a quantity of each form by option, on an axis with all records of this quantity."""
     what = QUANTITIES[rows["quantity"].iloc[0]]
     text = _with_distance(what.column)
-    series = dot_series(rows, "option", options, what.column, text, look_beside_roofline)
+    rows = rows.assign(text=[text(row) for row in rows.to_dict("records")])
+    series = dot_series(rows, "option", options, what.column, look_beside_roofline)
     ends = extent(alike, what.column, what.limit, "ecm")
     limit = what.limit_label, what.limit, "D" if what.limit == ROOFLINE else "*"
     dots(ax, in_order(rows["row"]), series, ends, (limit, (ECM, "ecm", "*")))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from memkern.families.dw.data import (
     CONDITIONS,
@@ -21,20 +20,22 @@ from memkern.families.dw.data import (
     over_extents,
     over_workers,
 )
-from memkern.plots.frames import best, joined, percent, ranked, three_figures
-from memkern.plots.selection import with_workers
-from memkern.plots.sentences import (
+from memkern.plots.kit import (
+    DataFrame,
+    best,
     by_machine,
     disturbed_mark,
+    joined,
     marked_ratio,
     marked_value,
+    percent,
+    ranked,
     shown_in,
     speed_up,
+    three_figures,
     told,
+    with_workers,
 )
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 
 def findings(records: DataFrame) -> list[str]:

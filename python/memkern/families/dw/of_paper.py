@@ -9,8 +9,7 @@ from memkern import reference
 from memkern.families.dw.data import CONDITIONS, VALUE, core_of, extents_of
 from memkern.models import LayerConditions, paper_hypotheses, published
 from memkern.models.layer_conditions import FLOPS
-from memkern.plots.exhibits import Selection, table
-from memkern.plots.frames import Records
+from memkern.plots.kit import Records, Selection, table
 
 _LATTICE, _LS = "24x24x24x24", 8
 # Partitions of x, y, z and t whose sites share a vector of 512 bits.

@@ -12,21 +12,33 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.backends import ACCELERATORS
 from memkern.checks import LEAST, MOST
-from memkern.errors import InputError
-from memkern.formats.resultset import need_rows
 from memkern.inputs.sizes import parse_bytes
 from memkern.machine.caches import FROM_MEMORY, MEMORY, held_in
 from memkern.models.memory import middle
+from memkern.models.records import by_topology, units_by_topology
 from memkern.models.structure import plateaus
-from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import Records, counted, joined, lines_B, ranked, typed, with_samples
-from memkern.plots.selection import cache_ends, select, split
-from memkern.plots.style import plain
+from memkern.plots.kit import (
+    DataFrame,
+    InputError,
+    Records,
+    cache_ends,
+    counted,
+    environments_of,
+    frame_of,
+    in_bytes,
+    joined,
+    lines_B,
+    need_rows,
+    plain,
+    ranked,
+    select,
+    split,
+    typed,
+    with_samples,
+)
 from memkern.statistics import half_width, meaningful
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from memkern.formats import ResultSet
 
 
@@ -361,6 +373,34 @@ def exchanges(records: Records) -> tuple[DataFrame, list[str]]:
     lack = f"no two workers were pinned to a unit each: `{MEASURE_CORES}` does so"
     frame = _numbered(frame, "pin", r"^(?P<first>\d+),(?P<second>\d+)$", lack)
     return ranked(frame, NS, lowest=True).drop_duplicates(["machine", *columns]), notes
+
+
+def in_both_orders(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return `exchanges` with pairs that were measured in one order in both, and places of units.
+
+    The places, in the columns first_place and second_place, are those in the machine's topology.
+    """
+    from pandas import concat
+
+    frame, notes = exchanges(records)
+    orders = units_by_topology(environments_of(frame_of(records)))
+    others = frame.rename(columns={"first": "second", "second": "first"})
+    kind = ["machine", "lines", "take_by"]
+    both = concat([frame, others]).drop_duplicates([*kind, "first", "second"])
+    parts = []
+    for _, rows in both.groupby(kind):
+        units = by_topology(set(rows["first"]), fact_of(rows, orders) or ())
+        places = {f"{name}_place": rows[name].map(units.index) for name in ("first", "second")}
+        parts.append(rows.assign(**places))
+    both = concat(parts)
+    title = both["lines"].eq(1).map({True: "one line", False: "a line in each direction"})
+    swapped = both["take_by"].eq("swap").map({True: ", swapped", False: ""})
+    return both.assign(panel=title + swapped), notes
+
+
+def fact_of(rows: DataFrame, facts: Mapping[str, Any]) -> Any:
+    """Return the fact on the machine of these records, by environment, None if unknown."""
+    return next((facts[key] for key in rows.get("environment_id", ()) if key in facts), None)
 
 
 def node_pairs(records: Records) -> tuple[DataFrame, list[str]]:

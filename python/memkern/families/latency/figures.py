@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.families.latency.data import (
     CHASE,
@@ -18,7 +17,7 @@ from memkern.families.latency.data import (
     beside_atomics,
     chains_and_gathers,
     concurrency,
-    exchanges,
+    in_both_orders,
     loaded_points,
     node_pairs,
     sampled,
@@ -28,7 +27,6 @@ from memkern.families.latency.data import (
 from memkern.families.latency.findings import findings
 from memkern.families.latency.structure_data import (
     cycle_ns,
-    fact_of,
     line_B,
     pairs,
     structure_chases,
@@ -36,56 +34,54 @@ from memkern.families.latency.structure_data import (
     tlbs,
     translation,
 )
-from memkern.formats.resultset import environments_of, need_rows
-from memkern.models.records import by_topology, units_by_topology
-from memkern.plots.drawing import (
+from memkern.plots.kit import (
+    GREY,
+    QUANTITY,
+    TITLE,
+    Axes,
+    Axis,
+    Curves,
+    DataFrame,
+    Figure,
+    HeatMap,
+    Ideal,
+    Level,
+    Measured,
+    Panel,
+    Records,
+    Selection,
+    Shown,
+    byte_scale,
     bytes_axis,
     cache_regions,
-    counted_axis,
+    count_scale,
     counts_axis,
-    curve,
+    distinct,
+    drawn,
+    family_section,
     finish,
-    heat_map,
     in_bytes,
-    machine_panels,
+    log2_axis,
+    log_scale,
+    machine_title,
     marked_look,
     named,
+    need_rows,
+    ordered,
     panels,
-    ticks_at,
-)
-from memkern.plots.exhibits import (
-    Axis,
-    Selection,
-    byte_scale,
-    curve_figure,
-    drawn,
-    log_scale,
     table,
     tabulated,
+    three_figures,
+    ticks_at,
 )
-from memkern.plots.frames import Records, frame_of, three_figures
-from memkern.plots.registry import family_section
-from memkern.plots.style import GREY, log2_axis, tell_lacking
 from memkern.statistics import factor_of
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
-
-def _title(ax: Axes, machine: object, frame: DataFrame, title: str = "", pad: float = 4.0) -> None:
-    """Write the title of a panel, with its machine if the figure shows several."""
-    several = frame["machine"].nunique() > 1
-    lines = [named(machine, 20 if title else 32)] * several + [title] * bool(title)
-    ax.set_title("\n".join(lines), pad=pad)
-
-
-@curve_figure(
-    "latency-sizes",
+@Curves(
+    name="latency-sizes",
     x=Axis("size_B", "Size of the buffer", byte_scale),
     y=Axis(NS, "Time of a load (ns)", log_scale),
-    by="kind",
+    layers=(Measured("kind"),),
     records="`latency.chase` with one chain over two sizes or more",
     lack="no chase was measured over two sizes",
     measure=MEASURE,
@@ -97,45 +93,52 @@ def over_sizes(records: Records = None) -> Selection:
     return single_chains(records)
 
 
-@drawn(
-    "latency-devices",
-    "A panel, 6.9 in wide, with a color for each machine.",
+def _eight_sizes(ax: Axes, *_: Any) -> None:
+    bytes_axis(ax, 8)
+
+
+def _log_times(ax: Axes, *_: Any) -> None:
+    ax.set_yscale("log")
+    counts_axis(ax.yaxis, 12)
+
+
+@Curves(
+    name="latency-devices",
+    x=Axis("size_B", "Size of the buffer", _eight_sizes),
+    y=Axis(NS, "Time of an operation (ns)", _log_times),
+    layers=(Measured("label"),),
+    panels=(),
+    columns=1,
+    height=3.0,
+    title=lambda *_: "",
+    legend=2,
+    returns="A panel, 6.9 in wide, with a color for each machine.",
     records="`latency.chase` in random order with one chain and one worker, on a processor and on "
     "a GPU, and of `amo.ptrchase` with one worker, if any",
     lack="no chase on a processor or none on a GPU",
 )
-def processors_and_gpus(records: Records = None) -> Figure:
+def processors_and_gpus(records: Records = None) -> Selection:
     """Time of a dependent load and atomic operation on processors and GPUs against the size."""
     frame, notes = beside_atomics(records)
-    machines, kinds = (list(dict.fromkeys(frame[name])) for name in ("machine", "kind"))
-    fig, (ax,) = panels(1, 1, 3.0)
-    for (machine, kind), rows in frame.groupby(["machine", "kind"], sort=False):
-        look = marked_look(kinds.index(kind))._replace(
-            color=marked_look(machines.index(machine)).color
-        )
-        curve(ax, rows, "size_B", NS, look, f"{kind}, {named(machine, 24)}")
-    ax.set(xlabel="Size of the buffer", ylabel="Time of an operation (ns)", yscale="log")
-    bytes_axis(ax, 8)
-    counts_axis(ax.yaxis, 12)
-    return finish(fig, 2, notes, frame)
+    looks = [
+        [marked_look(number) for number in frame.groupby(column, sort=False).ngroup()]
+        for column in ("kind", "machine")
+    ]
+    return frame.assign(
+        label=frame["kind"] + ", " + frame["machine"].map(lambda name: named(name, 24)),
+        look=[kind._replace(color=machine.color) for kind, machine in zip(*looks, strict=True)],
+    ), notes
 
 
-def _as_chains(ax: Axes, rows: DataFrame) -> None:
-    """Draw the number of loads in flight if chains do not wait for each other."""
-    most = rows["chains"].max()
-    ax.plot([1, most], [1, most], color=GREY, linewidth=0.8, label="as many as chains")
-
-
-@curve_figure(
-    "latency-chains",
-    x=Axis("chains", "Independent chains", counted_axis),
+@Curves(
+    name="latency-chains",
+    x=Axis("chains", "Independent chains", count_scale),
     y=Axis("in_flight", "Loads in flight", log_scale),
-    by="size",
+    layers=(Measured("size"), Ideal("chains", "as many as chains")),
     records="`latency.chase` with one worker, with one chain and with two or more in a buffer of "
     "the same size",
     lack="no size was measured with one and with several chains",
     measure=MEASURE,
-    marks=_as_chains,
 )
 def in_parallel(records: Records = None) -> Selection:
     """Concurrent loads of a core against its number of independent chains.
@@ -151,14 +154,43 @@ def in_parallel(records: Records = None) -> Selection:
     return frame.assign(size=frame["size_B"].map(in_bytes)), notes
 
 
-@drawn(
-    "latency-loaded",
-    "A panel for each machine with a curve for each share of loads, 6.9 in wide, 3.35 in with one "
-    "panel. A star marks the highest bandwidth of each curve.",
+def _with_the_highest(panel: Panel) -> None:
+    """Draw a star at the highest bandwidth of each curve, and say if traffic did not saturate."""
+    ax, rows = panel.ax, panel.rows
+    for number, kind in enumerate(distinct(panel.frame["kind"])):
+        top = rows[rows["kind"] == kind].nlargest(1, "traffic_GBps")
+        how: dict[str, Any] = {"color": marked_look(number).color, "zorder": 7}
+        ax.plot(top["traffic_GBps"], top[NS], "*", markersize=9, label="_highest", **how)
+    ax.plot([], [], "*", color=GREY, markersize=9, label="most traffic")
+    text = saturation(rows["idle_ns"].iloc[0], rows[NS].max(), int(rows["threads"].max()))
+    ax.text(0.03, 0.05, text, transform=ax.transAxes, color=GREY, fontsize="small")
+
+
+def _from_no_traffic(ax: Axes, rows: DataFrame, frame: DataFrame, _: str) -> None:
+    """Begin both axes at zero."""
+    # Intervals of more than a factor of 3 leave the panel.
+    highest = (frame[NS] * factor_of(frame["ci_relative"].fillna(0.0)).clip(upper=3)).max()
+    ax.set(xlim=(0, None), ylim=(0, 1.05 * max(highest, rows["idle_ns"].fillna(0.0).iloc[0])))
+
+
+@Curves(
+    name="latency-loaded",
+    x=Axis("traffic_GBps", "Bandwidth of the traffic (GB/s)"),
+    y=Axis(NS, "Time of a load (ns)", _from_no_traffic),
+    # Past saturation, shorter pauses may make less traffic.
+    layers=(
+        Measured("kind", along="pause"),
+        Level("idle_ns", "no traffic", (0, (4, 2))),
+        _with_the_highest,
+    ),
+    height=2.6,
+    legend=3,
+    returns="A panel for each machine with a curve for each share of loads, 6.9 in wide, 3.35 in "
+    "with one panel. A star marks the highest bandwidth of each curve.",
     records="`latency.loaded`; those of `latency.chase` with a buffer of the same size give the "
     "latency without traffic",
 )
-def beside_traffic(records: Records = None) -> Figure:
+def beside_traffic(records: Records = None) -> Selection:
     """Latency from memory against the bandwidth of the other workers' traffic.
 
     References
@@ -167,93 +199,46 @@ def beside_traffic(records: Records = None) -> Figure:
     Profiling, MICRO 2024, figure 2.
     """
     frame, notes = loaded_points(records)
-    kinds = list(frame.sort_values("share", ascending=False)["kind"].unique())
-    fig, cells = machine_panels(frame, 2.6)
-    for ax, rows in cells:
-        ordered = rows.sort_values("share", ascending=False, kind="stable")
-        for kind, mine in ordered.groupby("kind", sort=False):
-            look = marked_look(kinds.index(kind))
-            # Past saturation, shorter pauses may make less traffic.
-            curve(ax, mine, "traffic_GBps", NS, look, str(kind), along="pause")
-            top = mine.nlargest(1, "traffic_GBps").iloc[0]
-            ax.plot(
-                top["traffic_GBps"], top[NS], "*", color=look.color, markersize=9, zorder=7,
-                label="_highest",
-            )  # fmt: skip
-        idle = float(rows["idle_ns"].iloc[0])
-        if idle == idle:
-            ax.axhline(idle, color=GREY, linewidth=0.9, linestyle=(0, (4, 2)), label="no traffic")
-        ax.plot([], [], "*", color=GREY, markersize=9, label="most traffic")
-        # Intervals of more than a factor of 3 leave the panel.
-        highest = (frame[NS] * factor_of(frame["ci_relative"].fillna(0.0)).clip(upper=3)).max()
-        ax.set(
-            xlabel="Bandwidth of the traffic (GB/s)",
-            ylabel="Time of a load (ns)",
-            xlim=(0, None),
-            ylim=(0, 1.05 * max(highest, idle if idle == idle else 0.0)),
-        )
-        _title(ax, rows["machine"].iloc[0], frame)
-        if text := saturation(idle, rows[NS].max(), int(rows["threads"].max())):
-            ax.text(0.03, 0.05, text, transform=ax.transAxes, color=GREY, fontsize="small")
-    return finish(fig, 3, notes, frame)
+    shares = frame.sort_values("share", ascending=False)
+    return ordered(frame, "kind", shares["kind"].unique()), notes
 
 
-@drawn(
-    "latency-cores",
-    "A panel for each machine and number of lines, 6.9 in wide, 3.35 in with one panel. Units of "
-    "a core, of a cache and of a NUMA node are side by side if a ResultSet describes the machine, "
-    "else in ascending order. A pair that was measured in one order stands in both.",
+@HeatMap(
+    name="latency-cores",
+    rows=Axis("first", "Unit that touched the line first"),
+    by=Axis("second", "Other processing unit"),
+    value=Axis(NS, "ns"),
+    panels=("machine", "lines", "take_by"),
+    sort=True,
+    height=2.7,
+    returns="A panel for each machine and number of lines, 6.9 in wide, 3.35 in with one panel. "
+    "Units of a core, of a cache and of a NUMA node are side by side if a ResultSet describes the "
+    "machine, else in ascending order. A pair that was measured in one order stands in both.",
     records="`latency.ping_pong`",
 )
-def between_cores(records: Records = None) -> Figure:
+def between_cores(records: Records = None) -> Selection:
     """Time from a core's write to another core's answer, for every pair, as a heat map."""
-    frame, notes = exchanges(records)
-    orders = units_by_topology(environments_of(frame_of(records)))
-    cells = list(frame.groupby(["machine", "lines", "take_by"]))
-    fig, axes = panels(len(cells), 2, 2.7)
-    for ax, ((machine, lines, take_by), rows) in zip(axes, cells, strict=True):
-        found = {
-            (row["first"], row["second"]): (row[NS], row["disturbed"])
-            for row in rows.to_dict("records")
-        }
-        found = {(second, first): cell for (first, second), cell in found.items()} | found
-        heat_map(
-            ax,
-            {pair: ns for pair, (ns, _) in found.items()},
-            "ns",
-            order=partial(by_topology, order=fact_of(rows, orders) or ()),
-            hatched=[pair for pair, (_, disturbed) in found.items() if disturbed],
-        )
-        kind = "one line" if lines == 1 else "a line in each direction"
-        _title(ax, machine, frame, kind + ", swapped" * (take_by == "swap"))
-        ax.set(xlabel="Other processing unit", ylabel="Unit that touched the line first")
-    return finish(fig, 2, notes, frame, "Hatched")
+    return in_both_orders(records)
 
 
-@drawn(
-    "latency-numa",
-    "Two panels for each machine, 6.9 in wide.",
+@HeatMap(
+    name="latency-numa",
+    rows=Axis("units", "Node of the units"),
+    by=Axis("memory", "Node of the memory"),
+    value={CHASE: Axis(NS, "ns"), TRIAD: Axis("bandwidth_GBps", "GB/s")},
+    panels=("machine", QUANTITY),
+    sort=True,
+    height=2.4,
+    returns="Two panels for each machine, 6.9 in wide.",
     records="``memkern latency numa``, whose names state the nodes",
 )
-def between_nodes(records: Records = None) -> Figure:
+def between_nodes(records: Records = None) -> Selection:
     """Latency and bandwidth between the units and the memory of each pair of NUMA nodes."""
     frame, notes = node_pairs(records)
-    kinds = {
-        CHASE: (NS, "ns", "Latency"),
-        TRIAD: ("bandwidth_GBps", "GB/s", "Bandwidth of a triad"),
-    }
-    cells = list(frame.groupby(["machine", "kernel"]))
-    fig, axes = panels(len(cells), 2, 2.4)
-    for ax, ((machine, kernel), rows) in zip(axes, cells, strict=True):
-        column, unit, title = kinds[str(kernel)]
-        by_pair = rows.set_index(["units", "memory"])
-        values = dict(zip(by_pair.index, by_pair[column], strict=True))
-        heat_map(ax, values, unit, hatched=by_pair.index[by_pair["disturbed"]])
-        _title(ax, machine, frame, title)
-        ax.set(xlabel="Node of the memory", ylabel="Node of the units")
+    titles = frame["kernel"].map({CHASE: "Latency", TRIAD: "Bandwidth of a triad"})
+    frame = frame.assign(**{QUANTITY: frame["kernel"], TITLE: titles})
     single = frame["units"].nunique() == frame["memory"].nunique() == 1
-    notes = [*notes, *["There is one NUMA node: no memory is remote."] * single]
-    return finish(fig, 2, notes, frame, "Hatched")
+    return frame, [*notes, *["There is one NUMA node: no memory is remote."] * single]
 
 
 @tabulated(
@@ -272,16 +257,16 @@ def node_table(records: Records = None) -> DataFrame:
     return pairs.agg({NS: "first", "bandwidth_GBps": "first", "disturbed": "any"})
 
 
-def _in_words(ax: Axes, strides: Any) -> None:
+def _in_words(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
     """Put ticks at every eighth stride."""
-    ax.set_xticks(range(0, int(strides.max()) + 1, 8))
+    ax.set_xticks(range(0, int(frame[column].max()) + 1, 8))
 
 
-@curve_figure(
-    "latency-banks",
+@Curves(
+    name="latency-banks",
     x=Axis("stride", "Words from a lane to the next", _in_words),
     y=Axis(NS, "Time of a load (ns)", log_scale),
-    by="kind",
+    layers=(Measured("kind"),),
     records="`latency.banks`",
     legend=2,
 )
@@ -367,10 +352,11 @@ def structure_curves(records: Records = None) -> Figure:
         f"`{MEASURE_STRUCTURE}` measures both",
     )
     fig, axes = panels(len(cells), 2, 2.5)
+    several = frame["machine"].nunique() > 1
     for ax, (draw, title, rows) in zip(axes, cells, strict=True):
         draw(ax, rows)
         # Above the names of the regions.
-        _title(ax, rows["machine"].iloc[0], frame, title, pad=11.0)
+        ax.set_title(machine_title(rows.assign(panel=title), several), pad=11.0)
     if any(draw is _draw_pairs for draw, _, _ in cells):
         notes.append(
             "Pairs: both accesses are in one aligned block of twice their distance; pairs-across: "
@@ -446,9 +432,11 @@ def histograms(records: Records = None, sizes: str = "") -> Figure:
     kinds = sorted(set(frame["kind"]))
     cells = [rows for _, rows in frame.groupby(["machine", "size_B"])]
     fig, axes = panels(len(cells), 3, 1.7)
+    several = frame["machine"].nunique() > 1
     for ax, rows in zip(axes, cells, strict=True):
         _draw_histograms(ax, rows, kinds)
-        _title(ax, rows["machine"].iloc[0], frame, in_bytes(rows["size_B"].iloc[0]))
+        size = in_bytes(rows["size_B"].iloc[0])
+        ax.set_title(machine_title(rows.assign(panel=size), several))
     notes.append("The last bin of a panel also has all samples that are slower.")
     return finish(fig, 3, notes, frame)
 
@@ -477,17 +465,41 @@ def _draw_histograms(ax: Axes, rows: DataFrame, kinds: Sequence[str]) -> None:
     ax.set(xlabel="Time of a load (ns)", ylabel="Samples (%)")
 
 
-@drawn(
-    "latency-gather",
-    "Two panels for each machine, 6.9 in wide. The rate of chains, once further chains no longer "
-    "raise it, is an upper limit of random gathers; prefetchers predict strides, which may exceed "
-    "it.",
+def _rates(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
+    """Make y logarithmic, the same in both panels of a machine."""
+    least = frame.loc[frame[QUANTITY] == "chains", column].min()
+    mine = frame[frame["machine"] == rows["machine"].iloc[0]]
+    ax.set(yscale="log", ylim=(0.7 * least, 1.5 * mine[column].max()))
+    counts_axis(ax.yaxis)
+
+
+def _six_sizes(ax: Axes, *_: Any) -> None:
+    bytes_axis(ax, 6)
+
+
+@Curves(
+    name="latency-gather",
+    x={
+        "chains": Axis("chains", "Independent chains", count_scale),
+        "gathers": Axis("stride_B", "Stride", _six_sizes),
+    },
+    y=Axis("rate", "Lines (million/s)", _rates),
+    layers=(
+        Measured("series"),
+        Ideal("ideal", "as one chain"),
+        Level("random", "random gather", colour=marked_look(2).color),
+        Level("most", "highest rate of chains", (0, (4, 2))),
+    ),
+    panels=("machine", QUANTITY),
+    returns="Two panels for each machine, 6.9 in wide. The rate of chains, once further chains no "
+    "longer raise it, is an upper limit of random gathers; prefetchers predict strides, which may "
+    "exceed it.",
     records="`latency.chase` with one worker and several numbers of chains, of which the largest "
     "buffer counts, and of `spatter.gather` with one worker and uniform strides of a line or more "
     "or a random pattern, in arrays beyond the caches",
     lack="no record of either",
 )
-def beside_gather(records: Records = None) -> Figure:
+def beside_gather(records: Records = None) -> Shown:
     """Lines that one core loads per second: in independent chains, and by gathers.
 
     References
@@ -497,60 +509,46 @@ def beside_gather(records: Records = None) -> Figure:
     from pandas import concat
 
     chains, loads, notes, lonely = chains_and_gathers(records)
-    both = list(dict.fromkeys(chains["machine"]))
-    notes += [
-        *lonely,
+    most = chains.groupby("machine")["rate"].max()
+    alone = chains[chains["chains"] == 1].set_index("machine")["rate"]
+    random = loads[loads["stride_B"].isna()].set_index("machine")["rate"]
+    frame = concat(
+        [
+            chains.assign(
+                quantity="chains",
+                series="chains of random loads",
+                panel="Chains in " + chains["size_B"].map(in_bytes),
+                ideal=chains["machine"].map(alone) * chains["chains"],
+            ),
+            loads.assign(
+                quantity="gathers",
+                series=loads["stride_B"].map(lambda _: "strided gather", na_action="ignore"),
+                panel="Gathers",
+                random=loads["machine"].map(random).astype(float),
+            ),
+        ]
+    )
+    limit = (
         "The rate of chains, once further chains no longer raise it, is an upper limit of random "
-        "gathers; prefetchers predict strides, which may exceed it.",
-    ]
-    fig, axes = panels(2 * len(both), 2, 2.5)
-    tell_lacking(fig, lonely)
-    for left, right, name in zip(axes[::2], axes[1::2], both, strict=True):
-        mine, gathered = (rows[rows["machine"] == name] for rows in (chains, loads))
-        most = mine["rate"].max()
-        where = f" on {named(name)}" if len(both) > 1 else ""
-        # There may be a higher rate if doubling the chains increases it by more than 15 %.
-        if most > 1.15 * mine.loc[mine["chains"] <= mine["chains"].max() / 2, "rate"].max():
+        "gathers; prefetchers predict strides, which may exceed it."
+    )
+    notes = [*notes, *lonely, limit, *_still_rising(chains)]
+    return Shown(frame.assign(most=frame["machine"].map(most)), notes, lonely)
+
+
+def _still_rising(chains: DataFrame) -> list[str]:
+    """Return a sentence for each machine on which more chains may have a higher rate."""
+    notes = []
+    for name, rows in chains.groupby("machine", sort=False):
+        where = f" on {named(name)}" if chains["machine"].nunique() > 1 else ""
+        most = rows["chains"].max()
+        # Doubling the chains increases it by more than 15 %.
+        if rows["rate"].max() > 1.15 * rows.loc[rows["chains"] <= most / 2, "rate"].max():
             notes.append(
-                f"The rate{where} still increases up to {mine['chains'].max():.0f} chains: their "
-                "highest rate is not yet an upper limit."
+                f"The rate{where} still increases up to {most:.0f} chains: their highest rate is "
+                "not yet an upper limit."
             )
-        _draw_chains(left, mine)
-        _draw_strides(right, gathered)
-        for ax in (left, right):
-            ax.axhline(
-                most, color=GREY, linestyle=(0, (4, 2)), linewidth=0.9,
-                label="highest rate of chains",
-            )  # fmt: skip
-            ax.set(
-                ylabel="Lines (million/s)",
-                yscale="log",
-                ylim=(0.7 * chains["rate"].min(), 1.5 * max(most, gathered["rate"].max())),
-            )
-            counts_axis(ax.yaxis)
-        _title(left, name, chains, f"Chains in {in_bytes(mine['size_B'].iloc[0])}")
-        _title(right, name, chains, "Gathers")
-    return finish(fig, 4, notes, concat([chains, loads]))
-
-
-def _draw_chains(ax: Axes, rows: DataFrame) -> None:
-    """Draw the lines per second of chains, and their limit if chains do not slow each other."""
-    curve(ax, rows, "chains", "rate", marked_look(0), "chains of random loads")
-    counts = sorted(rows["chains"])
-    alone = rows.loc[rows["chains"] == 1, "rate"].iloc[0]
-    ax.plot(counts, [alone * n for n in counts], color=GREY, linewidth=0.8, label="as one chain")
-    counted_axis(ax, counts)
-    ax.set_xlabel("Independent chains")
-
-
-def _draw_strides(ax: Axes, rows: DataFrame) -> None:
-    """Draw the lines per second of gathers against their stride, and of random ones as a line."""
-    strided = rows[rows["stride_B"].notna()]
-    curve(ax, strided, "stride_B", "rate", marked_look(1), "strided gather")
-    bytes_axis(ax, 6)
-    for rate in rows.loc[rows["stride_B"].isna(), "rate"]:
-        ax.axhline(rate, color=marked_look(2).color, linewidth=1.2, label="random gather")
-    ax.set_xlabel("Stride")
+    return notes
 
 
 family_section(

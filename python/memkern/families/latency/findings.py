@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from memkern.errors import InputError
 from memkern.families.latency.data import (
     DIFFERS,
     MEASURE,
@@ -17,15 +16,23 @@ from memkern.families.latency.data import (
     level_in,
 )
 from memkern.families.latency.structure_data import structure_rows
-from memkern.formats.resultset import environments_of
 from memkern.models.memory import middle
-from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import Records, frame_of, joined, three_figures
-from memkern.plots.selection import cache_ends, select
-from memkern.plots.sentences import Sentence, marked_value, shown_in, with_names
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from memkern.plots.kit import (
+    DataFrame,
+    InputError,
+    Records,
+    Sentence,
+    cache_ends,
+    environments_of,
+    frame_of,
+    in_bytes,
+    joined,
+    marked_value,
+    select,
+    shown_in,
+    three_figures,
+    with_names,
+)
 
 
 def _differences(records: Records) -> list[dict[str, Any]]:

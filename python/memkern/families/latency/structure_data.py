@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.families.latency.data import (
     DIFFERS,
@@ -15,17 +14,20 @@ from memkern.families.latency.data import (
     SHORTEST,
     UNKNOWN,
     chases,
+    fact_of,
 )
-from memkern.formats.resultset import environments_of
 from memkern.machine.caches import LEAST_MEMORY_S, name_of_last
 from memkern.models.records import line_sizes, tlb_entries
 from memkern.models.structure import Plateau, line_size, plateaus, tlb_levels
-from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import Records, ranked, typed
-from memkern.plots.selection import cache_ends
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from memkern.plots.kit import (
+    DataFrame,
+    Records,
+    cache_ends,
+    environments_of,
+    in_bytes,
+    ranked,
+    typed,
+)
 
 # Size of the pages for which the processor reports the number of TLB entries.
 _PAGE_B = 2**12
@@ -204,11 +206,6 @@ def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
             )
         )
     return table + [_row("beyond", f"from {in_bytes(p.begin_B)}", p.value) for p in found[-1:]]
-
-
-def fact_of(rows: DataFrame, facts: Mapping[str, Any]) -> Any:
-    """Return the fact of the first of the rows' environments that has one, or None."""
-    return next((facts[key] for key in rows.get("environment_id", ()) if key in facts), None)
 
 
 def _tlb_rows(rows: DataFrame) -> list[dict[str, Any]]:

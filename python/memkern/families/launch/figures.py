@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from memkern.plots.drawing import (
+from memkern.plots.kit import (
+    HIGH,
+    LOW,
+    Axes,
+    DataFrame,
+    Figure,
+    Records,
     counts_axis,
     curve,
+    drawn,
     finish,
     intervals,
     marked_look,
     panels,
+    plain,
+    ranked,
+    select,
     threads_axis,
 )
-from memkern.plots.exhibits import drawn
-from memkern.plots.frames import HIGH, LOW, Records, ranked
 from memkern.plots.papers import told_points
-from memkern.plots.selection import select
-from memkern.plots.style import plain
 from memkern.shared.streaming_records import BARRIER
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 # Labels of a legend, from the cheapest kind of waiting to the most expensive.
 _CYCLES = "Core cycles of a barrier"

@@ -11,48 +11,61 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
-from memkern.formats.resultset import need_rows
 from memkern.models.memory import from_memory, memory_values
-from memkern.plots.drawing import (
+from memkern.plots.kit import (
+    BANDWIDTH,
+    ECM,
+    GREY,
+    NOTE_SIZE,
     NT_DASHES,
+    Axes,
+    Axis,
+    Curves,
+    DataFrame,
+    Figure,
+    InputError,
+    Level,
+    Measured,
+    Records,
+    Selection,
+    Series,
+    best,
+    by_build,
+    byte_scale,
     bytes_axis,
+    cache_ends,
     cache_regions,
     curve,
-    finish,
-    label_outside,
-    named,
-    panels,
-    shade,
-)
-from memkern.plots.exhibits import (
-    Axis,
-    Selection,
-    byte_scale,
-    curve_figure,
     drawn,
-    log_scale,
-    tabulated,
-)
-from memkern.plots.frames import Records, best, extent, first_note, ranked, undisturbed, words
-from memkern.plots.predictions import (
-    ECM,
     ecm_look,
+    extent,
+    finish,
+    first_note,
+    from_zero,
+    label_outside,
+    log2_axis,
+    log_scale,
     machine_for,
     machine_note,
+    named,
+    need_rows,
     others_note,
+    own_look,
+    panels,
     predictions,
+    prevailing,
+    ranked,
+    select,
+    shade,
+    split,
+    tabulated,
+    undisturbed,
+    words,
 )
-from memkern.plots.selection import BANDWIDTH, by_build, cache_ends, prevailing, select, split
-from memkern.plots.style import GREY, NOTE_SIZE, log2_axis, own_look
 from memkern.plots.traffic import traffic_B
 from memkern.shared.streaming_records import FAMILIES, MEMORY, is_nt, levels, short
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame, Series
-
     from memkern.models.machine_file import MachineFile
 
 CYCLES = "cycles_per_vector"
@@ -304,7 +317,7 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
         limit = memory_GBps
         if math.isnan(limit):
             limit = _memory_bandwidth(records, platform)
-        byte_scale(ax, rows["y_B"])
+        bytes_axis(ax, 5)
         for size, dashes in _ELEMENT_B.items():
             height = 2 * limit / size
             if not math.isnan(limit):
@@ -329,27 +342,19 @@ def _memory_bandwidth(records: Records, platform: str) -> float:
     return float(undisturbed(values)[BANDWIDTH].max()) if len(values) else math.nan
 
 
-def _element_limits(ax: Axes, rows: DataFrame) -> None:
-    """Draw the bytes of an element of the matrix if a cache holds y, and if none does."""
-    for (size, dashes), state in zip(_ELEMENT_B.items(), ("in a cache", "in memory"), strict=True):
-        label = f"{size} B: y {state}"
-        ax.axhline(size, color=GREY, linewidth=0.9, linestyle=dashes, label=label)
-
-
-def _from_zero(ax: Axes, values: Series) -> None:
-    ax.set_ylim(0, 1.12 * max(values.max(), *_ELEMENT_B))
-
-
-@curve_figure(
-    "matvec-traffic",
+@Curves(
+    name="matvec-traffic",
     x=Axis("y_B", "Size of y", byte_scale),
-    y=Axis("element_B", "Traffic (B per element of A)", _from_zero),
-    by="series",
+    y=Axis("element_B", "Traffic (B per element of A)", from_zero(room=1.12, least=24.0)),
+    layers=(
+        Measured("series"),
+        Level(8, "8 B: y in a cache", _ELEMENT_B[8]),
+        Level(24, "24 B: y in memory", _ELEMENT_B[24]),
+    ),
     records="`loops.matvec` at two lengths or more, measured with ``--counters`` to show counts",
     lack="no record of loops.matvec in float64 has its traffic with memory",
     measure=_COUNT_MATVEC,
     caches=True,
-    marks=_element_limits,
     legend=3,
     paper="alappat2021",
     number="figure 4",
@@ -381,11 +386,11 @@ def matrix_vector_traffic(records: Records = None) -> Selection:
     return both.sort_values("hint", kind="stable"), notes + left
 
 
-@curve_figure(
-    "loops-tlb-misses",
+@Curves(
+    name="loops-tlb-misses",
     x=Axis("footprint_B", "Memory used", byte_scale),
     y=Axis("walks", "Page walks per MiB of memory used", log_scale),
-    by="series",
+    layers=(Measured("series"),),
     records="loop kernels with counts of page walks, which ``--counters`` measures",
     lack="no loop has its page walks at two sizes",
     measure=_COUNT_WALKS,

@@ -6,15 +6,19 @@ If a case has several records, the one with the most messages per second is used
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from memkern.backends import LIBRARIES
-from memkern.errors import InputError
-from memkern.plots.frames import Fits, Records, best, line_fits, words
-from memkern.plots.selection import prevailing, select
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from memkern.plots.kit import (
+    DataFrame,
+    Fits,
+    InputError,
+    Records,
+    best,
+    line_fits,
+    prevailing,
+    select,
+    words,
+)
 
 RATE = "messages_per_second"
 LATENCY = "latency_us"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.families.messages.data import (
     FITTED,
@@ -14,17 +14,32 @@ from memkern.families.messages.data import (
     fits,
     messages,
 )
-from memkern.plots.drawing import bytes_axis, counts_axis, curves, finish, in_bytes, panels
-from memkern.plots.exhibits import Selection, drawn, table, tabulated
-from memkern.plots.frames import FIT_COLUMNS, Records, best, extent, fit_rows, joined
-from memkern.plots.registry import family_section
-from memkern.plots.selection import BANDWIDTH
-from memkern.plots.sentences import by_machine, marked_value, shown_in
-from memkern.plots.style import plain
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
+from memkern.plots.kit import (
+    BANDWIDTH,
+    FIT_COLUMNS,
+    DataFrame,
+    Figure,
+    Records,
+    Selection,
+    best,
+    by_machine,
+    bytes_axis,
+    counts_axis,
+    curves,
+    drawn,
+    extent,
+    family_section,
+    finish,
+    fit_rows,
+    in_bytes,
+    joined,
+    marked_value,
+    panels,
+    plain,
+    shown_in,
+    table,
+    tabulated,
+)
 
 _UNITS = {LATENCY: "µs", MILLIONS: "million/s", BANDWIDTH: "GB/s"}
 _WHERE = {

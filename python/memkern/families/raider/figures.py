@@ -8,45 +8,50 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern import reference
 from memkern.backends import LIBRARIES
 from memkern.machine.caches import data_caches
 from memkern.machine.environment import machine_label, platform_label
-from memkern.plots.drawing import (
+from memkern.plots.kit import (
+    BANDWIDTH,
+    HIGH,
+    LOW,
+    SETTING,
+    Axes,
+    DataFrame,
+    Figure,
+    Records,
+    Selection,
+    best,
+    counted,
     counted_axis,
     counts_axis,
     curve,
     curves,
+    drawn,
     finish,
-    intervals,
-    named,
-    panels,
-    spaced,
-)
-from memkern.plots.exhibits import Selection, drawn, table, tabulated
-from memkern.plots.frames import (
-    HIGH,
-    LOW,
-    Records,
-    best,
-    counted,
     frame_of,
+    intervals,
     joined,
+    log2_axis,
+    named,
+    other_look,
+    own_look,
+    panels,
+    plain,
+    prevailing,
     rounded,
+    select,
+    spaced,
+    table,
+    tabulated,
     typed,
     with_ends,
     words,
 )
-from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select
-from memkern.plots.style import log2_axis, other_look, own_look, plain
 from memkern.shared.streaming_records import as_defined
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 OPERATIONS = ("copy", "scale", "add", "triad")
 # The kernels of each panel by its title.

@@ -13,20 +13,28 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from string import digits
-from typing import TYPE_CHECKING
 
 from memkern import reference
 from memkern.backends import ACCELERATORS
-from memkern.plots.drawing import disturbed_note
-from memkern.plots.frames import Records, best, counted, percent, typed, usable, words
-from memkern.plots.selection import BANDWIDTH
-from memkern.plots.sentences import marked_ratio
-from memkern.plots.style import Look, other_look, own_look, plain
+from memkern.plots.kit import (
+    BANDWIDTH,
+    DataFrame,
+    Look,
+    Records,
+    best,
+    counted,
+    disturbed_note,
+    marked_ratio,
+    other_look,
+    own_look,
+    percent,
+    plain,
+    typed,
+    usable,
+    words,
+)
 from memkern.results.ratios import NEEDED, Ratio
 from memkern.spec.columns import of_kind
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 GATHER, SCATTER = "spatter.gather", "spatter.scatter"
 KERNELS = {GATHER: "gather", SCATTER: "scatter"}

@@ -7,10 +7,9 @@ After Lavin et al., MEMSYS 2020, whose published platforms are drawn next to own
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memkern import reference
-from memkern.errors import InputError
 from memkern.families.spatter.data import (
     APPLICATIONS,
     KERNELS,
@@ -32,27 +31,37 @@ from memkern.families.spatter.data import (
 from memkern.families.spatter.findings import findings
 from memkern.families.spatter.of_paper import bandwidth_bandwidth, bandwidth_by_delta
 from memkern.families.spatter.radars import radars_cpu, radars_gpu
-from memkern.formats.resultset import need_rows
-from memkern.plots.drawing import curve, disturbed_note, finish, panels
-from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, best, counted, frame_of, joined
-from memkern.plots.registry import Caption, Section, section, section_of
-from memkern.plots.style import (
+from memkern.plots.kit import (
     GREY,
+    Axes,
+    Caption,
+    DataFrame,
+    Figure,
+    InputError,
     Look,
+    Records,
+    Section,
+    best,
+    counted,
+    curve,
+    disturbed_note,
+    drawn,
+    finish,
     fraction,
+    frame_of,
+    joined,
     log2_axis,
+    need_rows,
     note,
     other_look,
     own_look,
+    panels,
     plain,
+    section,
+    section_of,
+    tabulated,
     tell_lacking,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 _MEASURE = "`memkern report` measures them"
 _BANDWIDTH = ("bandwidth_GBps", "Bandwidth (GB/s)")

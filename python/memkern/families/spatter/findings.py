@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
 
 from memkern.families.spatter.data import (
     KERNELS,
@@ -17,13 +16,22 @@ from memkern.families.spatter.data import (
     relative,
     same_cases,
 )
-from memkern.plots.frames import best, counted, joined, lines_B, percent, rounded, typed
-from memkern.plots.selection import BANDWIDTH
-from memkern.plots.sentences import disturbed_mark, marked_ratio, shown_in, with_names
+from memkern.plots.kit import (
+    BANDWIDTH,
+    DataFrame,
+    best,
+    counted,
+    disturbed_mark,
+    joined,
+    lines_B,
+    marked_ratio,
+    percent,
+    rounded,
+    shown_in,
+    typed,
+    with_names,
+)
 from memkern.results.ratios import Ratio
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 Keys = AbstractSet[tuple[str, str]]
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from memkern import reference
 from memkern.checks import LEAST, MOST, unknown
-from memkern.errors import InputError
 from memkern.families.spatter.data import (
     KERNELS,
     KINDS,
@@ -27,29 +26,41 @@ from memkern.families.spatter.data import (
     published,
     remarks,
 )
-from memkern.formats.resultset import need_columns
 from memkern.inputs.patterns import Pattern, custom, parse
-from memkern.plots.drawing import finish, intervals, legend_below, panels, spaced, ticks_at
-from memkern.plots.exhibits import Selection, drawn, table, tabulated
-from memkern.plots.frames import Records, frame_of, joined, with_ends
-from memkern.plots.selection import split
-from memkern.plots.style import (
+from memkern.plots.kit import (
     DOUBLE_IN,
     GREY,
+    Axes,
+    DataFrame,
+    Figure,
+    InputError,
+    Records,
+    Selection,
+    drawn,
+    finish,
     fraction,
+    frame_of,
+    intervals,
+    joined,
+    legend_below,
     log2_axis,
+    need_columns,
     note,
     other_look,
+    panels,
     plain,
+    spaced,
+    split,
+    table,
+    tabulated,
     tell_lacking,
+    ticks_at,
+    with_ends,
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from numpy import float64
     from numpy.typing import NDArray
-    from pandas import DataFrame
 
 # Of the four gathers of figure 9, the paper's text only names PENNANT-G12. The others are of the
 # same application, with deltas from a row of the mesh to more than any cache.

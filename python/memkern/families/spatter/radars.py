@@ -11,7 +11,7 @@ from itertools import islice
 from math import cos, degrees, pi, tau
 from string import ascii_uppercase
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern import reference
 from memkern.checks import unknown
@@ -33,13 +33,14 @@ from memkern.families.spatter.data import (
     relative,
     remarks,
 )
-from memkern.plots.exhibits import drawn
-from memkern.plots.frames import Records, rounded
-from memkern.plots.selection import split
-from memkern.plots.style import (
+from memkern.plots.kit import (
     DOUBLE_IN,
     GREY,
     NOTE_SIZE,
+    DataFrame,
+    Figure,
+    Records,
+    drawn,
     fraction,
     new_figure,
     note,
@@ -47,13 +48,11 @@ from memkern.plots.style import (
     other_look,
     own_look,
     plain,
+    rounded,
+    split,
     tell_lacking,
     two_lines,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 FLOOR, CAP = 1 / 256, 8.0
 RINGS = (1 / 64, 1 / 8, 1.0, CAP)

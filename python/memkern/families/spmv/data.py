@@ -9,23 +9,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from memkern.errors import InputError
 from memkern.families.spmv.model import (
     FORMATS,
     crs_row_cycles,
     format_words,
     sell_column_cycles,
 )
-from memkern.formats.resultset import need_rows
 from memkern.models.machine_file import SCALAR_BITS, MachineFile
-from memkern.plots.frames import Records, best, counted, joined
-from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
+from memkern.plots.kit import (
+    DataFrame,
+    InputError,
+    Records,
+    Series,
+    best,
+    cache_ends,
+    counted,
+    joined,
+    longest_scan,
+    need_rows,
+    of_workers,
+    prevailing,
+    select,
+)
 from memkern.results.ratios import ratio, turns_of
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
 
 VALUE = "performance_GFLOPs"
 ROOFLINE = "roofline_GFLOPs"

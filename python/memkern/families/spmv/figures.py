@@ -9,7 +9,7 @@ measured with the same number of workers, or by all levels of a machine file. Af
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.families.spmv.data import (
     ROOFLINE,
@@ -27,34 +27,45 @@ from memkern.families.spmv.data import (
     saturation,
 )
 from memkern.families.spmv.findings import findings
-from memkern.formats.resultset import need_rows
-from memkern.plots.drawing import (
+from memkern.plots.kit import (
     MOST_LINES,
     ROOFLINE_LABEL,
+    Axes,
+    DataFrame,
+    Figure,
+    Records,
+    Selection,
+    best,
+    by_build,
+    cache_ends,
+    core_note,
     counted_axis,
     counts_axis,
     curves,
     dot_series,
     dots,
+    drawn,
+    ecm_curves,
+    extent,
+    family_section,
     finish,
     in_bytes,
     limit_curves,
     look_beside_roofline,
+    machine_for,
+    machine_note,
     machine_panels,
+    need_rows,
+    of_workers,
     panels,
+    plain,
     row_in,
+    split,
+    table,
+    three_figures,
+    with_ecm,
+    with_workers,
 )
-from memkern.plots.exhibits import Selection, drawn, table
-from memkern.plots.frames import Records, best, extent, three_figures
-from memkern.plots.predictions import core_note, ecm_curves, machine_for, machine_note, with_ecm
-from memkern.plots.registry import family_section
-from memkern.plots.selection import by_build, cache_ends, of_workers, split, with_workers
-from memkern.plots.style import plain
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 _MEASURE = "memkern spmv hpcg:64 rmat:18 -f crs,sell -C 8,16 --sigma 1,1024 -o spmv.parquet"
 _MEASURE_LENGTHS = (
@@ -214,8 +225,9 @@ def by_matrices(
     ends = extent(frame, VALUE, ROOFLINE)
     for ax, rows in cells:
         names = _shortened(rows["label"].unique())
-        rows = rows.assign(row=rows["label"].map(names))
-        series = dot_series(rows, "kind", kinds, VALUE, _with_block, look_beside_roofline)
+        texts = [_with_block(row) for row in rows.to_dict("records")]
+        rows = rows.assign(row=rows["label"].map(names), text=texts)
+        series = dot_series(rows, "kind", kinds, VALUE, look_beside_roofline)
         dots(ax, list(names.values()), series, ends, [(ROOFLINE_LABEL, ROOFLINE, "D")])
         ax.set(
             title=_beside_caches(rows, frame["machine"].nunique() > 1),

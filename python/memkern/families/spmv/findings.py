@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.families.spmv.data import (
     ROOFLINE,
@@ -17,21 +17,26 @@ from memkern.families.spmv.data import (
     saturation,
     tall_and_skinny,
 )
-from memkern.plots.frames import best, joined, percent, ranked, three_figures, undisturbed
-from memkern.plots.selection import cache_ends, of_workers, with_workers
-from memkern.plots.sentences import (
+from memkern.plots.kit import (
+    DataFrame,
+    best,
     by_machine,
     by_value,
+    cache_ends,
     disturbed_mark,
+    joined,
     marked_ratio,
     marked_value,
+    of_workers,
+    percent,
+    ranked,
     shown_in,
     speed_up,
+    three_figures,
     told,
+    undisturbed,
+    with_workers,
 )
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 # Smallest gain of beta by sorting that is reported.
 _GAIN = 1.05

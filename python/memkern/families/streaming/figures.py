@@ -20,45 +20,60 @@ from memkern.families.loops.figures import (
 )
 from memkern.families.raider.figures import by_kernel, by_size, raider_bandwidths
 from memkern.families.streaming.findings import findings
-from memkern.formats.resultset import need_rows
 from memkern.models.peak import with_peak
-from memkern.plots.drawing import (
+from memkern.plots.ecm import overlap_diagram
+from memkern.plots.kit import (
+    BANDWIDTH,
+    ECM,
+    ECM_DASHES,
+    GREY,
+    LINEAR,
     MOST_LINES,
+    NOTE_SIZE,
     NT_DASHES,
+    Axes,
+    Caption,
+    DataFrame,
+    Figure,
+    Records,
+    Section,
+    Series,
+    best,
     bytes_axis,
+    cache_ends,
     cache_regions,
     curve,
     disturbed_note,
+    drawn,
+    extent,
+    families,
     finish,
+    frame_of,
     label_outside,
     legend_below,
-    marked_look,
-    named,
-    panels,
-    threads_axis,
-)
-from memkern.plots.ecm import overlap_diagram
-from memkern.plots.exhibits import drawn
-from memkern.plots.frames import Records, best, extent, families, frame_of, typed
-from memkern.plots.predictions import (
-    ECM,
-    ECM_DASHES,
-    LINEAR,
+    log2_axis,
     machine_for,
     machine_note,
+    marked_look,
+    named,
+    need_rows,
+    note,
+    own_look,
+    panels,
+    plain,
     predictions,
+    prevailing,
     seconds_of,
+    section,
+    section_of,
+    select,
+    split,
+    threads_axis,
+    typed,
 )
-from memkern.plots.registry import Caption, Section, section, section_of
-from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
-from memkern.plots.style import GREY, NOTE_SIZE, log2_axis, note, own_look, plain
 from memkern.shared.streaming_records import BARRIER, FAMILIES, as_defined, is_nt, short
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame, Series
-
     from memkern.models.ecm import Scaling
     from memkern.models.machine_file import MachineFile
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.families.bs.figures import fitted, interval, own_tests
 from memkern.machine.caches import MULTIPLE
@@ -15,21 +15,27 @@ from memkern.models.memory import (
     memory_values,
     stores,
 )
-from memkern.plots.drawing import in_bytes, spaced
-from memkern.plots.frames import best, joined, ranked, three_figures
-from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
-from memkern.plots.sentences import (
+from memkern.plots.kit import (
+    BANDWIDTH,
+    SETTING,
+    DataFrame,
+    best,
     by_value,
+    cache_ends,
     disturbed_mark,
+    in_bytes,
+    joined,
     marked_ratio,
     marked_value,
+    prevailing,
+    ranked,
+    select,
     shown_in,
+    spaced,
+    three_figures,
     with_names,
 )
 from memkern.shared.streaming_records import FAMILIES, MEMORY, as_defined, is_nt, levels, short
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 _SUSTAINED = ("stream.copy", "stream.triad")
 _LOAD = "loops.load"

@@ -6,29 +6,38 @@ If a case has several records, the one with the highest bandwidth is used.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from memkern.plots.drawing import counts_axis, curve, finish, marked_look, panels
-from memkern.plots.exhibits import Selection, byte_scale, drawn, table, tabulated
-from memkern.plots.frames import (
+from memkern.plots.kit import (
+    BANDWIDTH,
     FIT_COLUMNS,
+    DataFrame,
+    Figure,
     Fits,
     Records,
+    Selection,
     best,
+    by_machine,
+    bytes_axis,
+    counts_axis,
+    curve,
+    drawn,
     extent,
+    family_section,
+    finish,
     fit_rows,
     joined,
     line_fits,
+    marked_look,
+    marked_value,
+    panels,
+    plain,
+    select,
+    shown_in,
+    table,
+    tabulated,
     three_figures,
 )
-from memkern.plots.registry import family_section
-from memkern.plots.selection import BANDWIDTH, select
-from memkern.plots.sentences import by_machine, marked_value, shown_in
-from memkern.plots.style import plain
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 MEASURE = "memkern transfers -o transfers.parquet"
 WAYS = {
@@ -130,7 +139,7 @@ def against_size(records: Records = None) -> Figure:
                     linewidth=0.8,
                     label="_fit",
                 )
-        byte_scale(ax, rows)
+        bytes_axis(ax, 5)
         ax.set(yscale="log", ylim=(low / 1.5, high * 1.5))
         counts_axis(ax.yaxis, 9)
         title = "\n".join([plain(machine, 30)] * several + [WAYS[str(way)]])

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from memkern.plots.exhibits import Axis, Selection, byte_scale, curve_figure, log_scale
-from memkern.plots.frames import Records
-from memkern.plots.registry import family_section
-from memkern.plots.selection import BANDWIDTH, select
+from memkern.plots.kit import (
+    BANDWIDTH,
+    Axis,
+    Curves,
+    Measured,
+    Records,
+    Selection,
+    byte_scale,
+    family_section,
+    log_scale,
+    select,
+)
 
 
-@curve_figure(
-    "squares-sizes",
+@Curves(
+    name="squares-sizes",
     x=Axis("footprint_B", "Memory used", byte_scale),
     y=Axis(BANDWIDTH, "Bandwidth (GB/s)", log_scale),
-    by="kernel",
+    layers=(Measured("kernel"),),
     records="`squares` kernels",
     measure="memkern squares --sizes 16KiB:64MiB:12",
 )
