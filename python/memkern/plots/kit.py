@@ -125,15 +125,19 @@ from memkern.plots.selection import (
     with_workers,
 )
 from memkern.plots.sentences import (
+    Finding,
     Sentence,
     by_machine,
     by_value,
     disturbed_mark,
     marked_ratio,
     marked_value,
+    say,
     shown_in,
     speed_up,
+    tell,
     told,
+    unless_refused,
     with_names,
 )
 from memkern.plots.style import (

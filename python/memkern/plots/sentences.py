@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from string import Formatter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from memkern.plots.frames import joined
+from memkern.errors import InputError
+from memkern.plots.drawing import in_bytes
+from memkern.plots.frames import joined, percent, three_figures
 from memkern.results.ratios import Ratio, ratio
 from memkern.statistics import with_interval
 
@@ -24,6 +27,109 @@ class Sentence(str):
         finding = super().__new__(cls, text)
         finding.exhibit = exhibit
         return finding
+
+
+Facts: TypeAlias = "Mapping[Any, Any] | Sequence[Mapping[Any, Any]]"
+Source: TypeAlias = "Callable[[DataFrame], Facts]"
+
+
+class Finding(NamedTuple):
+    """A row of findings: when a sentence is told, its template, and the exhibit of its numbers.
+
+    Attributes
+    ----------
+    exhibit : str
+        Name of the figure or table.
+    of : callable
+        Returns the facts of a machine's records, or those of each part, nothing to tell nothing.
+    template : str
+        Sentence with the names of facts, as of `say`; ``{parts}`` are all parts.
+    part : str
+        Template of a part; without it, each part is a sentence.
+    joint : str
+        Between parts; commas and ``and`` by default.
+    """
+
+    exhibit: str
+    of: Source
+    template: str
+    part: str = ""
+    joint: str = ""
+
+
+def tell(rows: Iterable[Finding], records: DataFrame) -> list[Sentence]:
+    """Return the sentences of rows that have facts on the records of a machine."""
+    found = []
+    for row in rows:
+        facts = row.of(records)
+        every = [facts] if isinstance(facts, Mapping) else [*facts]
+        if row.part and any(every):
+            parts = [say(row.part, one) for one in every]
+            text = row.joint.join(parts) if row.joint else joined(parts)
+            every = [{**every[0], "parts": text}]
+        found += [Sentence(say(row.template, one), row.exhibit) for one in every if one]
+    return found
+
+
+def unless_refused(of: Source) -> Source:
+    """Return a source of facts that has none where records lack what it needs."""
+
+    def facts(records: DataFrame) -> Facts:
+        try:
+            return of(records)
+        except InputError:
+            return []
+
+    return facts
+
+
+# Units of the columns that are told with their intervals.
+_UNITS = {
+    **{"rate_GAMS": "GAMS", "bandwidth_GBps": "GB/s", "performance_GFLOPs": "GFLOP/s"},
+    **{"ns_per_access": "ns", "ns": "ns", "latency_us": "µs", "million_per_s": "million/s"},
+}
+_FORMS = {"3": three_figures, "%": percent, "B": in_bytes}
+
+
+class _Facts(Formatter):
+    """Formats facts by the name of a column, or by ``3`` figures, in ``%`` or as bytes (``B``)."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        """Return a fact as text."""
+        return _FORMS[spec](value) if spec in _FORMS else format(value, spec)
+
+    def get_value(self, key: int | str, args: Sequence[Any], facts: Mapping[Any, Any]) -> Any:
+        """Return a fact by name; ``mark`` tells that it is of a disturbed record."""
+        if key == "mark":
+            return disturbed_mark(facts.get("disturbed"))
+        return _Quantity.of(facts, key) if key in _UNITS else facts[key]
+
+
+class _Quantity(float):
+    """A number that is told with its unit, its interval and the mark of a disturbed record."""
+
+    text: str
+
+    @classmethod
+    def of(cls, facts: Mapping[Any, Any], column: Any) -> _Quantity:
+        found = cls(facts[column])
+        width = "ci_relative" if column == "ns_per_access" else "time_min_ci_relative"
+        found.text = marked_value(facts, column, _UNITS[column], width)
+        return found
+
+    def __format__(self, spec: str) -> str:
+        """Return the number as text, by default with its unit."""
+        return super().__format__(spec) if spec else self.text
+
+
+def say(template: str, facts: Mapping[Any, Any]) -> str:
+    """Return a template with facts in place of their names.
+
+    Values of a record's columns have their units and intervals, and the word for a disturbed one.
+    ``{size:B}`` is a size in bytes, ``{share:%}`` a share and ``{price:3}`` a number of three
+    figures; ``{mark}`` is the word alone.
+    """
+    return _Facts().vformat(template, (), facts)
 
 
 def shown_in(exhibit: str, sentences: Iterable[str]) -> list[Sentence]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
 from memkern.families.amo.data import (
     NEIGHBOURS,
     ONE_WORD,
@@ -16,17 +20,14 @@ from memkern.families.amo.data import (
 )
 from memkern.plots.kit import (
     DataFrame,
+    Finding,
+    by_machine,
     by_value,
-    disturbed_mark,
-    in_bytes,
+    counted,
     joined,
-    marked_value,
     of_workers,
-    percent,
-    shown_in,
-    three_figures,
-    told,
-    with_names,
+    say,
+    tell,
     with_workers,
 )
 
@@ -37,31 +38,14 @@ _CONTRASTED = {"rand": "at random places", "central": "at one word for all"}
 def findings(records: DataFrame) -> list[str]:
     """Return the findings on every own machine, the most important first."""
     frame, _ = atomics(records, "")
-    found = limits(records)
-    return with_names(
-        {
-            name: [
-                *_on_machine(mine),
-                *shown_in("amo-limits", told(found[found["machine"] == name], _on_limits)),
-            ]
-            for name, mine in frame.groupby("machine", sort=False)
-        }
-    )
+    limited = limits(records)[["limit_GAMS", "share", "flush_every"]]
+    return by_machine(frame.join(limited, rsuffix="_limited"), partial(tell, _ROWS))
 
 
-def _on_machine(mine: DataFrame) -> list[str]:
-    """Return the findings on one machine."""
-    return [
-        *told(mine[mine["sharing"] == "original"], _on_contention),
-        *shown_in("amo-sharing", _on_sharing(mine)),
-        *shown_in("amo-latency", _on_latency(mine)),
-    ]
-
-
-def _on_contention(mine: DataFrame) -> list[str]:
-    """Return the findings on rates and prices of records that share words as CircusTent does."""
-    rows = in_rows(of_workers(one_setting(mine)[0]))
-    return [*shown_in("amo-rates", _on_rates(rows)), *shown_in("amo-price", _on_price(rows))]
+def _contended(mine: DataFrame) -> DataFrame:
+    """Return the records that share words as CircusTent does, by the most workers."""
+    original = mine[mine["sharing"] == "original"]
+    return in_rows(of_workers(one_setting(original)[0])) if len(original) else original
 
 
 def _smallest(rows: DataFrame, pattern: str) -> DataFrame:
@@ -70,93 +54,120 @@ def _smallest(rows: DataFrame, pattern: str) -> DataFrame:
     return rows[rows["row"] == rows["row"].iloc[0]] if len(rows) else rows
 
 
-def _on_rates(rows: DataFrame) -> list[str]:
-    """Return the sentence on the rates of adds and compare-and-swaps by contention."""
-    parts, failed = [], ""
+def _rates(mine: DataFrame) -> list[Mapping[Any, Any]]:
+    """Return the rates of adds and compare-and-swaps by contention."""
+    rows, found = _contended(mine), []
     for pattern, words in _CONTRASTED.items():
-        mine = _smallest(rows, pattern)
-        here = by_value(mine, "primitive")
-        both = [
-            f"{name} {marked_value(here[name], RATE, 'GAMS')}"
-            for name in ("add", "cas")
-            if name in here
-        ]
+        here = by_value(_smallest(rows, pattern), "primitive") if len(rows) else {}
+        both = [here[name] for name in ("add", "cas") if name in here]
         if both:
-            parts.append(f"{words} ({mine['row'].iloc[0]}) {joined(both)}")
-        success = here.get("cas", {}).get("success_fraction", 1.0)
-        if success < 0.995:
-            failed += f" {100 * success:.0f} % of the compare-and-swaps {words} succeed."
-    if not parts:
-        return []
-    return [f"Atomic operations of {with_workers(rows, False)}: {'; '.join(parts)}.{failed}"]
+            values = joined([say("{primitive} {rate_GAMS}", row) for row in both])
+            about = {"workers": with_workers(rows, False), "words": words, "values": values}
+            found.append({**both[-1], **about})
+    return found
 
 
-def _on_price(rows: DataFrame) -> list[str]:
-    """Return the sentence on the cost of an atomic add in plain additions."""
-    paid = prices(rows, ["add"])
-    parts = []
-    for pattern, words in _CONTRASTED.items():
-        for row in _smallest(paid, pattern).to_dict("records"):
-            share = percent(row["lost_fraction"])
-            lost = f", of which {share} are lost" if row["lost_fraction"] > 0 else ""
-            mark = disturbed_mark(row["disturbed"])
-            parts.append(f"{three_figures(row['price'])}{mark} {words} ({row['row']}){lost}")
-    if not parts:
-        return []
-    return [
-        f"Number of plain additions (a load and a store) in the time of one atomic add, with "
-        f"{with_workers(rows, False)}: {'; '.join(parts)}."
-    ]
+def _failing(mine: DataFrame) -> list[Mapping[Any, Any]]:
+    """Return the compare-and-swaps of which some fail."""
+    return [row for row in _rates(mine) if row["success_fraction"] < 0.995]
 
 
-def _on_sharing(mine: DataFrame) -> list[str]:
-    """Return the sentences on the cost of sharing a line, and of sharing one word."""
-    rows = shared_lines(mine[mine["primitive"] == "add"])
-    rows = rows[rows["threads"] > 1]
+def _prices(mine: DataFrame) -> list[Mapping[Any, Any]]:
+    """Return the costs of atomic adds in plain additions."""
+    rows = _contended(mine)
     if rows.empty:
         return []
-    rows = of_workers(rows)
-    by_line = by_value(rows, "line")
-    far = [row for line, row in by_line.items() if line not in (NEIGHBOURS, ONE_WORD)]
-    if not far or NEIGHBOURS not in by_line:
-        return []
-    # The widest gap is first.
-    apart, near = far[0], by_line[NEIGHBOURS]
-    text = (
-        f"{with_workers(rows, False)} on separate words reach "
-        f"{marked_value(apart, RATE, 'GAMS')} with the words {apart['padding_B']:g} B apart, and "
-        f"{marked_value(near, RATE, 'GAMS')} with the words in one cache line: "
-        f"false sharing costs a factor of {apart[RATE] / near[RATE]:.1f}"
-    )
-    if ONE_WORD in by_line:
-        text += f". On one common word they reach {marked_value(by_line[ONE_WORD], RATE, 'GAMS')}"
-    return [f"{text}."]
-
-
-def _on_latency(mine: DataFrame) -> list[str]:
-    """Return the sentence on the time of dependent operations in small and large arrays."""
-    rows = chases(mine)
-    parts = []
-    for name in ("add", "cas", "plain"):
-        ends = rows[rows["primitive"] == name]
-        if len(ends):
-            times = [
-                f"{marked_value(end, 'ns', 'ns')} in {in_bytes(end['size_B'])}"
-                for end in ends.iloc[[0, -1]].to_dict("records")
-            ]
-            parts.append(f"{name} takes {joined(times)}")
-    return [f"In a chain of dependent operations, {joined(parts)}."] if parts else []
-
-
-def _on_limits(rows: DataFrame) -> list[str]:
-    """Return the sentence on rates over ranks and their upper limits from fetch-and-adds."""
-    least, most = rows.sort_values("share").iloc[[0, -1]].to_dict("records")
-    parts = [
-        f"{percent(row['share'])}{disturbed_mark(row['disturbed'])} in {row['pattern'].upper()} "
-        f"with targets {row['targets']} and {row['flush_every']:g} completed together"
-        for row in ([least, most] if len(rows) > 1 else [least])
-    ]
+    paid, workers = prices(rows, ["add"]), with_workers(rows, False)
     return [
-        "Atomic operations on words of other ranks, as shares of the rate of fetch-and-adds "
-        f"between ranks: {' to '.join(parts)}."
+        {
+            **row,
+            "workers": workers,
+            "words": words,
+            "lost": say(", of which {lost_fraction:%} are lost", row)
+            if row["lost_fraction"] > 0
+            else "",
+        }
+        for pattern, words in _CONTRASTED.items()
+        for row in _smallest(paid, pattern).to_dict("records")
     ]
+
+
+def _by_line(mine: DataFrame) -> dict[str, dict[Any, Any]]:
+    """Return the adds of the most workers by how they share words, the widest gap first."""
+    rows = shared_lines(mine[mine["primitive"] == "add"])
+    rows = rows[rows["threads"] > 1]
+    return by_value(of_workers(rows), "line") if len(rows) else {}
+
+
+def _false_sharing(mine: DataFrame) -> Mapping[str, Any]:
+    """Return the rates with words apart and in one line."""
+    rows = _by_line(mine)
+    far = [row for line, row in rows.items() if line not in (NEIGHBOURS, ONE_WORD)]
+    if not far or NEIGHBOURS not in rows:
+        return {}
+    near, apart = rows[NEIGHBOURS], far[0]
+    return {
+        "workers": counted(int(near["threads"]), "worker"),
+        "apart": say("{rate_GAMS} with the words {padding_B:g} B apart", apart),
+        "near": say("{rate_GAMS} with the words in one cache line", near),
+        "factor": apart[RATE] / near[RATE],
+        "shared": say(". On one common word they reach {rate_GAMS}", rows[ONE_WORD])
+        if ONE_WORD in rows
+        else "",
+    }
+
+
+def _latencies(mine: DataFrame) -> list[Mapping[Any, Any]]:
+    """Return the times of dependent operations in the smallest and the largest array."""
+    found = []
+    for name in ("add", "cas", "plain"):
+        rows = chases(mine)
+        ends = rows[rows["primitive"] == name].to_dict("records")
+        if ends:
+            times = [say("{ns} in {size_B:B}", end) for end in (ends[0], ends[-1])]
+            found.append({"name": name, "times": joined(times)})
+    return found
+
+
+def _limits(mine: DataFrame) -> list[Mapping[Any, Any]]:
+    """Return the rates over ranks that are the lowest and the highest shares of their limits."""
+    rows = mine.dropna(subset="limit_GAMS").sort_values("share").to_dict("records")
+    return [
+        {**row, "pattern": row["pattern"].upper(), "together": row["flush_every_limited"]}
+        for row in rows[:1] + rows[1:][-1:]
+    ]
+
+
+_ROWS = (
+    Finding(
+        "amo-rates", _rates, "Atomic operations of {workers}: {parts}.", "{words} ({row}) {values}",
+        joint="; ",
+    ),
+    Finding(
+        "amo-rates", _failing, "Of the compare-and-swaps {parts} succeed.",
+        "{success_fraction:%} {words}",
+    ),
+    Finding(
+        "amo-price", _prices,
+        "Number of plain additions (a load and a store) in the time of one atomic add, with "
+        "{workers}: {parts}.",
+        "{price:3}{mark} {words} ({row}){lost}",
+        joint="; ",
+    ),
+    Finding(
+        "amo-sharing", _false_sharing,
+        "{workers} on separate words reach {apart}, and {near}: false sharing costs a factor of "
+        "{factor:.1f}{shared}.",
+    ),
+    Finding(
+        "amo-latency", _latencies, "In a chain of dependent operations, {parts}.",
+        "{name} takes {times}",
+    ),
+    Finding(
+        "amo-limits", _limits,
+        "Atomic operations on words of other ranks, as shares of the rate of fetch-and-adds "
+        "between ranks: {parts}.",
+        "{share:%}{mark} in {pattern} with targets {targets} and {together:g} completed together",
+        joint=" to ",
+    ),
+)  # fmt: skip

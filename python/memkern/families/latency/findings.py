@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from memkern.families.latency.data import (
@@ -16,109 +16,111 @@ from memkern.families.latency.data import (
     level_in,
 )
 from memkern.families.latency.structure_data import structure_rows
+from memkern.machine.environment import machine_label
 from memkern.models.memory import middle
 from memkern.plots.kit import (
     DataFrame,
-    InputError,
+    Finding,
     Records,
-    Sentence,
+    by_machine,
     cache_ends,
     environments_of,
     frame_of,
     in_bytes,
-    joined,
-    marked_value,
+    say,
     select,
-    shown_in,
+    tell,
     three_figures,
-    with_names,
+    unless_refused,
 )
 
 
-def _differences(records: Records) -> list[dict[str, Any]]:
+def findings(records: Records) -> list[str]:
+    """Return the findings on the latencies of every machine.
+
+    Raises
+    ------
+    InputError
+        There is no chase in random order.
+    """
+    frame = frame_of(records)
+    chases(records, MEASURE)
+    frame = frame.assign(machine=frame["platform"].map(machine_label))
+    return by_machine(frame, partial(tell, _ROWS))
+
+
+def _of_levels(mine: DataFrame) -> list[dict[str, Any]]:
+    """Return the latency of each level, without known levels those of the ends of the sizes."""
+    rows, _ = chases(mine, "")
+    rows = rows[(rows["chains"] == 1) & (rows["order"] == "random")].sort_values("size_B")
+    ends = cache_ends(rows)
+    levels = [level_in(row, ends) for row in rows.to_dict("records")]
+    rows = rows.assign(place=levels if any(levels) else [*map(in_bytes, rows["size_B"])])
+    parts = [
+        {**middle(own.to_dict("records"), NS), "place": place}
+        for place, own in rows.groupby("place", sort=False)
+        if place
+    ]
+    return parts if any(levels) else parts[:1] + parts[1:][-1:]
+
+
+def _differences(mine: DataFrame) -> list[dict[str, Any]]:
     """Return the rows of the table latency-structure that disagree with the system.
 
     Caches are left out if their sizes were measured in this boot: reports begin with these.
     """
-    known = any(one.get("measured_caches") for one in environments_of(frame_of(records)).values())
-    try:
-        return [
-            row
-            for row in structure_rows(records)
-            if row["agrees"] == DIFFERS and not (known and row["what"].startswith("cache"))
-        ]
-    except InputError:  # from another study, without the columns of the table
-        return []
-
-
-def _gathers_beside_bound(records: Records) -> Iterator[tuple[object, str]]:
-    """Yield machines and their sentences on the bound of random gathers and the share reached."""
-    try:
-        chains, loads, *_ = chains_and_gathers(records)
-    except InputError:  # either is not measured
-        return
-    for machine, rows in chains.groupby("machine", sort=False):
-        most = rows.sort_values(["rate", "chains"], ascending=[True, False]).iloc[-1]
-        text = (
-            f"{int(most['chains'])} chains in {in_bytes(most['size_B'])} load "
-            f"{three_figures(most['rate'])} million lines/s, which bounds random gathers of a core"
-        )
-        gathered = loads[(loads["machine"] == machine) & loads["stride_B"].isna()]["rate"].max()
-        if gathered == gathered:
-            share = 100 * gathered / most["rate"]
-            text += f"; a random gather loads {three_figures(gathered)}, {share:.0f} % of it"
-        yield machine, text
-
-
-def _by_level(rows: DataFrame) -> list[str]:
-    """Return the latency of each level of memory; without caches of the smallest and largest size.
-
-    That of a level is the one of its `middle` record, as in the table of ``memkern latency``, in
-    the verdict on health and on the first page of a report.
-    """
-    rows, ends = rows.sort_values("size_B"), cache_ends(rows)
-    levels = [level_in(row, ends) for row in rows.to_dict("records")]
-    rows = rows.assign(place=levels if any(levels) else [*map(in_bytes, rows["size_B"])])
-    parts = [
-        f"{marked_value(middle(own.to_dict('records'), NS), NS, 'ns', 'ci_relative')} in {place!s}"
-        for place, own in rows.groupby("place", sort=False)
-        if place
+    known = any(one.get("measured_caches") for one in environments_of(mine).values())
+    return [
+        row
+        for row in structure_rows(mine)
+        if row["agrees"] == DIFFERS and not (known and row["what"].startswith("cache"))
     ]
-    return parts if any(levels) else [*dict.fromkeys([parts[0], parts[-1]])]
 
 
-def findings(records: Records) -> list[str]:
-    """Return sentences on latencies, misses in flight, and lines that two cores exchange."""
-    frame, _ = chases(records, MEASURE)
-    single = frame[(frame["chains"] == 1) & (frame["order"] == "random")]
-    found: dict[object, list[Sentence]] = {}
-    for machine, rows in single.groupby("machine", sort=False):
-        text = f"A load that depends on the previous one takes {joined(_by_level(rows))}"
-        found[machine] = shown_in("latency-sizes", [text])
-    for row in _differences(records):
-        text = f"By latency, {row['what']} has {row['found']}, the system reports {row['system']}"
-        found.setdefault(row["machine"], []).append(Sentence(text, "latency-structure"))
-    try:
-        several, _ = concurrency(records)
-    except InputError:
-        several = frame.iloc[:0]
-    for machine, rows in several.groupby("machine", sort=False):
-        most = rows.sort_values(["size_B", "in_flight"]).iloc[-1]
-        text = (
-            f"{int(most['chains'])} independent chains in {in_bytes(most['size_B'])} have "
-            f"{three_figures(most['in_flight'])} loads in flight: "
-            f"{marked_value(dict(most), NS, 'ns', 'ci_relative')} from one to the next"
-        )
-        found.setdefault(machine, []).append(Sentence(text, "latency-chains"))
-    for name, text in _gathers_beside_bound(records):
-        found.setdefault(name, []).append(Sentence(text, "latency-gather"))
-    exchanged, _ = select(records, [PING_PONG], ("pin", "lines", "take_by"), value=NS)
-    exchanged = exchanged[(exchanged["lines"] == 1) & (exchanged["take_by"] == "load")]
-    for machine, rows in exchanged.groupby("machine", sort=False):
-        low, high = rows[NS].min(), rows[NS].max()
-        spread = three_figures(low) if len(rows) == 1 else (
-            f"{three_figures(low)} to {three_figures(high)}"
-        )  # fmt: skip
-        text = f"A core's answer to another core's write takes {spread} ns"
-        found.setdefault(machine, []).append(Sentence(text, "latency-cores"))
-    return with_names(found)
+def _in_flight(mine: DataFrame) -> dict[Any, Any]:
+    """Return the most chains in the largest buffer."""
+    return concurrency(mine)[0].sort_values(["size_B", "in_flight"]).to_dict("records")[-1]
+
+
+def _bound_of_gathers(mine: DataFrame) -> dict[Any, Any]:
+    """Return the bound of random gathers, and the share of it that one reaches."""
+    chains, loads, *_ = chains_and_gathers(mine)
+    most = chains.sort_values(["rate", "chains"], ascending=[True, False]).to_dict("records")[-1]
+    gathered = loads.loc[loads["stride_B"].isna(), "rate"].max()
+    share = {"gathered": gathered, "percent": 100 * gathered / most["rate"]}
+    text = "; a random gather loads {gathered:3}, {percent:.0f} % of it"
+    return {**most, "beside": say(text, share) if gathered == gathered else ""}
+
+
+def _answers(mine: DataFrame) -> dict[str, Any]:
+    """Return the range of times from a core's write to another core's answer."""
+    rows, _ = select(mine, [PING_PONG], ("pin", "lines", "take_by"), value=NS)
+    times = rows.loc[(rows["lines"] == 1) & (rows["take_by"] == "load"), NS]
+    ends = dict.fromkeys(times.agg(["min", "max"]).dropna().map(three_figures))
+    return {"spread": " to ".join(ends)} if ends else {}
+
+
+_ROWS = (
+    Finding(
+        "latency-sizes", _of_levels, "A load that depends on the previous one takes {parts}",
+        "{ns_per_access} in {place}",
+    ),
+    Finding(
+        "latency-structure", unless_refused(_differences),
+        "By latency, {what} has {found}, the system reports {system}",
+    ),
+    Finding(
+        "latency-chains", unless_refused(_in_flight),
+        "{chains:.0f} independent chains in {size_B:B} have {in_flight:3} loads in flight: "
+        "{ns_per_access} from one to the next",
+    ),
+    Finding(
+        "latency-gather", unless_refused(_bound_of_gathers),
+        "{chains:.0f} chains in {size_B:B} load {rate:3} million lines/s, which bounds random "
+        "gathers of a core{beside}",
+    ),
+    Finding(
+        "latency-cores", unless_refused(_answers),
+        "A core's answer to another core's write takes {spread} ns",
+    ),
+)  # fmt: skip
