@@ -692,7 +692,7 @@ FAULTS = (
           '.drop_duplicates([*per], keep="last")', '.drop_duplicates([*per], keep="first")',
           "pytest test_plots_streaming -k prevails"),
     Fault("ideal scaling by the number of ranks alone",
-          "ideal = ranks / few if speed", "ideal = 1.0 * ranks if speed",
+          "ends = [1.0, most / few]", "ends = [1.0, most]",
           "pytest test_scaling_figure -k named"),
     Fault("the upper half of an interval alone", "LOW: rows[value] * low / middle",
           "LOW: rows[value]", "pytest test_plots_latency -k their_intervals"),

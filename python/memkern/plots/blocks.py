@@ -58,7 +58,7 @@ def _blocks(records: Records, kernels: str | Sequence[str] | None) -> tuple[Data
     panels=("machine", "kernel"),
     height=1.1,
     row_height=0.22,
-    remark="In parentheses",
+    remark="In parentheses: from a disturbed record.",
     returns="A panel for each machine and kernel, 6.9 in wide, 3.35 in with one panel. Unrolling 0 "
     "is the kernel's own.",
     records="Own records on a GPU, such as the trials of ``memkern tune``, of kernels with several "

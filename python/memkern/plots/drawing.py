@@ -47,6 +47,8 @@ _LABEL_IN = 0.38  # height of the ticks and the label of x
 _ROW_IN, _LINE_IN = 0.14, 0.1  # height of a row of a legend and of a line of small print
 _ROOM = 2  # rows and lines for which the height of a figure has room
 MOST_CELLS = 8  # in a row or column of a heat map with numbers
+SPREAD = "_spread"
+"""Label of bars and bands that are something else than intervals for the next run."""
 _MOST_BARS = 12  # of a line; more points have a band
 
 
@@ -100,12 +102,14 @@ def curve(
 ) -> None:
     """Draw column y over column x, sorted by `along`, or by x if it is empty.
 
-    Disturbed records have hollow markers, and others their `intervals`.
+    Disturbed records have hollow markers, and others their `intervals`, of the next run unless the
+    records have the columns `LOW` and `HIGH`.
     """
     rows = rows.sort_values(along or x)
     # Along another column, a band would cross itself.
     bars = look._replace(linestyle="none") if along else look
-    intervals(ax, with_ends(rows, y), x, y, bars, series=label)
+    kind = SPREAD if LOW in rows else INTERVAL
+    intervals(ax, rows if LOW in rows else with_ends(rows, y), x, y, bars, kind, label)
     disturbed = rows[rows["disturbed"]]
     hollow = look._replace(linestyle="none", zorder=look.zorder + 0.05)._asdict()
     (line,) = ax.plot(rows[x], rows[y], label=label, **look._asdict())
@@ -181,21 +185,24 @@ def limit_curves(
     return finite
 
 
-def disturbed_note(rows: DataFrame, look: str = "Hollow") -> list[str]:
+HOLLOW = "Hollow: from a disturbed record."
+
+
+def disturbed_note(rows: DataFrame, remark: str = HOLLOW) -> list[str]:
     """Return the small print that explains the look of disturbed records, if there are any."""
-    return [f"{look}: from a disturbed record."] * bool(rows["disturbed"].any())
+    return [remark] * bool(rows["disturbed"].any())
 
 
 def finish(
-    fig: Figure, columns: int, notes: Iterable[str], rows: DataFrame, look: str = "Hollow"
+    fig: Figure, columns: int, notes: Iterable[str], rows: DataFrame, remark: str = HOLLOW
 ) -> Figure:
     """Write the legend and the small print, and return the figure.
 
-    The legend has at most some columns; `look` is the word for the markers of disturbed records.
+    The legend has at most some columns; `remark` is about the markers of disturbed records.
     With a long legend or small print the figure is higher, so that panels keep their height.
     """
     legend_rows = legend_above(fig, columns)
-    lines = note(fig, [*notes, *disturbed_note(rows, look)])
+    lines = note(fig, [*notes, *disturbed_note(rows, remark)])
     if not isinstance(fig, GivenAxes):
         more = _ROW_IN * max(0, legend_rows - _ROOM) + _LINE_IN * max(0, lines - _ROOM)
         fig.set_figheight(fig.get_figheight() + more)

@@ -68,7 +68,7 @@ def fleet_dots(records: Records = None) -> Figure:
         nodes = timed[timed["machine"] == machine]["node"].nunique()
         ax.set_title(f"{named(machine)}, {counted(nodes, 'node')}", loc="left")
     notes.append("Shaded: the range outside of which a node is named.")
-    return finish(fig, 3, notes, timed.assign(disturbed=False), "")
+    return finish(fig, 3, notes, timed.assign(disturbed=False))
 
 
 def _panel(ax: Axes, shown: DataFrame, nodes: DataFrame) -> None:

@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeAlias
 
 from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
+    HOLLOW,
     MOST_CELLS,
     bytes_axis,
     cache_regions,
@@ -33,7 +34,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import PANELS, drawn
 from memkern.plots.frames import HIGH, LOW, extent, with_ends
-from memkern.plots.predictions import ECM, ECM_DASHES, ecm_look
+from memkern.plots.predictions import ECM, ecm_look
 from memkern.plots.selection import cache_ends, device_cache_ends
 from memkern.plots.style import GREY, Look, log2_axis, tell_lacking
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 P = ParamSpec("P")
+HATCHED = "Hatched: from a disturbed record."
 LOOK = "look"
 """Column of the looks of curves; without it, they are by the number of the curve."""
 QUANTITY = "quantity"
@@ -172,8 +174,8 @@ Layer: TypeAlias = "Callable[[Panel], None]"
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A curve for each value of a column, with intervals; disturbed records are hollow.
+class OfEach:
+    """What is drawn of each curve or series of a panel.
 
     Attributes
     ----------
@@ -181,21 +183,41 @@ class Measured:
         The column of the labels.
     look : callable
         Returns the look of a curve by its number, unless the records have a column `LOOK`.
-    along : str
-        The column along which a curve goes, by default that of x.
     """
 
     by: str
     look: Callable[[int], Look] = marked_look
-    along: str = ""
 
     def __call__(self, panel: Panel) -> None:
-        """Draw the curves."""
+        """Draw it for all that have records in the panel."""
         for number, name in enumerate(distinct(panel.frame[self.by])):
             mine = panel.rows[panel.rows[self.by] == name]
             if len(mine):
                 look = mine[LOOK].iloc[0] if LOOK in mine else self.look(number)
-                curve(panel.ax, mine, panel.x, panel.y, look, str(name), self.along)
+                self.draw(panel, mine, look, str(name))
+
+    def draw(self, panel: Panel, rows: DataFrame, look: Look, name: str) -> None:
+        """Draw it for one."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Measured(OfEach):
+    """A curve for each value of a column, with intervals; disturbed records are hollow.
+
+    Attributes
+    ----------
+    by, look
+        As for `OfEach`.
+    along : str
+        The column along which a curve goes, by default that of x.
+    """
+
+    along: str = ""
+
+    def draw(self, panel: Panel, rows: DataFrame, look: Look, name: str) -> None:
+        """Draw a curve."""
+        curve(panel.ax, rows, panel.x, panel.y, look, name, self.along)
 
 
 @dataclass(frozen=True)
@@ -205,7 +227,7 @@ class Limit:
     Attributes
     ----------
     by, look
-        As for `Measured`.
+        As for `OfEach`.
     column, label : str
     """
 
@@ -221,28 +243,15 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """A line of the predictions of each curve, in the column `ecm`.
+class Predicted(OfEach):
+    """A line of the predictions of each curve, in the column `ecm`."""
 
-    Attributes
-    ----------
-    by, look
-        As for `Measured`.
-    """
-
-    by: str
-    look: Callable[[int], Look] = marked_look
-
-    def __call__(self, panel: Panel) -> None:
-        """Draw the lines."""
-        known = panel.rows.dropna(subset=["ecm"]).sort_values(panel.x)
-        for number, name in enumerate(distinct(panel.frame[self.by])):
-            mine, look = known[known[self.by] == name], ecm_look(self.look(number))
-            if len(mine):
-                panel.ax.plot(mine[panel.x], mine["ecm"], label="_ecm", **look._asdict())
+    def draw(self, panel: Panel, rows: DataFrame, look: Look, name: str) -> None:
+        """Draw a line, and its entry of the legend."""
+        known = rows.dropna(subset=["ecm"]).sort_values(panel.x)
         if len(known):
-            how: dict[str, Any] = {"color": GREY, "linestyle": ECM_DASHES, "linewidth": 0.9}
-            panel.ax.plot([], [], label=ECM, **how)
+            panel.ax.plot(known[panel.x], known["ecm"], label="_ecm", **ecm_look(look)._asdict())
+            panel.ax.plot([], [], label=ECM, **ecm_look(look)._replace(color=GREY)._asdict())
 
 
 @dataclass(frozen=True)
@@ -314,6 +323,10 @@ class Form:
         Returns the title of a panel, given its records and whether there are several machines.
     legend : int
         Most columns of the legend.
+    remark : str
+        Small print if there are disturbed records.
+    beside : {"center", "left"}
+        Where titles are.
     """
 
     name: str
@@ -330,6 +343,8 @@ class Form:
     height: float = 2.5
     title: Callable[[DataFrame, bool], str] = machine_title
     legend: int = 4
+    remark: str = HOLLOW
+    beside: Literal["center", "left"] = "center"
 
     def __call__(
         self, select: Callable[P, tuple[DataFrame, list[str]] | Shown]
@@ -355,9 +370,10 @@ class Form:
         several = "machine" in frame and frame["machine"].nunique() > 1
         for ax, rows in zip(axes, parts, strict=True):
             self.panel(ax, rows, frame)
-            ax.set_title(self.title(rows, several), pad=11.0 if self.caches else 4.0)
+            pad = 11.0 if self.caches else 4.0
+            ax.set_title(self.title(rows, several), loc=self.beside, pad=pad)
         tell_lacking(fig, shown.lacking)
-        return self.finished(fig, shown)
+        return finish(fig, self.legend, shown.notes, frame, self.remark)
 
     caches = False
 
@@ -368,10 +384,6 @@ class Form:
     def panel(self, ax: Axes, rows: DataFrame, frame: DataFrame) -> None:
         """Draw a panel."""
         raise NotImplementedError
-
-    def finished(self, fig: Figure, shown: Shown) -> Figure:
-        """Write legend and small print."""
-        return finish(fig, self.legend, shown.notes, shown.frame)
 
 
 def _of_quantity(axis: Axis | Mapping[str, Axis], rows: DataFrame) -> Axis:
@@ -472,8 +484,6 @@ class HeatMap(Form):
         Values that the colours comprise.
     row_height : float
         What each row of cells adds to the height of a panel, up to `MOST_CELLS` rows.
-    remark : str
-        What marks disturbed records: cells are ``Hatched``, or texts ``In parentheses``.
     """
 
     rows: Axis
@@ -481,7 +491,7 @@ class HeatMap(Form):
     value: Axis | Mapping[str, Axis]
     ends: tuple[float, float] = (0.0, 0.0)
     row_height: float = 0.0
-    remark: str = "Hatched"
+    remark: str = HATCHED
 
     def height_of(self, frame: DataFrame, parts: Sequence[DataFrame]) -> float:
         """Return the height of a panel in inches."""
@@ -492,16 +502,12 @@ class HeatMap(Form):
         """Draw the cells."""
         value = _of_quantity(self.value, rows)
         cells = rows.set_index([self.rows.column, self.by.column])
-        hatched = cells.index[cells["disturbed"]] if self.remark == "Hatched" else ()
+        hatched = cells.index[cells["disturbed"]] if self.remark == HATCHED else ()
         texts: Any = cells[TEXT].to_dict() if TEXT in cells else None
         values: Any = cells[value.column].to_dict()
         names = [_sorted_names(rows, axis.column) for axis in (self.rows, self.by)]
         heat_map(ax, values, value.label, names, texts=texts, ends=self.ends, hatched=hatched)
         ax.set(xlabel=self.by.label, ylabel=self.rows.label)
-
-    def finished(self, fig: Figure, shown: Shown) -> Figure:
-        """Write the small print."""
-        return finish(fig, self.legend, shown.notes, shown.frame, self.remark)
 
 
 def _sorted_names(rows: DataFrame, column: str) -> list[Any]:

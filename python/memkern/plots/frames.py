@@ -61,6 +61,13 @@ def frame_of(records: Records) -> DataFrame:
     return _with_current_names(frame)
 
 
+def concat(parts: Iterable[DataFrame]) -> DataFrame:
+    """Return tables one below the other."""
+    from pandas import concat
+
+    return concat([*parts])
+
+
 def rows_of(records: Records) -> list[dict[str, Any]]:
     """Return records as `frame_of`, each as a mapping with None in place of missing values."""
     frame = frame_of(records)

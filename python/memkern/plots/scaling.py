@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from memkern.backends import LIBRARIES
 from memkern.plots.kit import (
     GREY,
     HIGH,
     LOW,
     MOST_LINES,
+    QUANTITY,
     Axes,
+    Axis,
+    Curves,
     DataFrame,
-    Figure,
     Look,
+    Measured,
+    OfEach,
+    Panel,
     Records,
+    Selection,
+    concat,
+    count_scale,
     counted,
-    counted_axis,
-    curve,
-    drawn,
-    finish,
+    distinct,
     first_of,
-    intervals,
     log2_axis,
-    marked_look,
-    need_rows,
-    panels,
     plain,
     rows_of,
     tabulated,
@@ -35,10 +34,9 @@ from memkern.plots.kit import (
 from memkern.results.scaling import efficiencies
 
 _PANEL = ["machine", "scaling", "bind", "comm", "threads"]
-_QUANTITIES = {"speed_up": "Speed-up", "efficiency": "Efficiency (%)"}
 # Factor between the extreme values or ideal scaling and the ends of an axis of speed-ups.
 _MARGIN = 1.5
-_CUT = "_cut"
+_CUT = "interval beyond the axis"
 # Matplotlib's numbers of the markers whose tip is at the point.
 _UP, _DOWN = 6, 7
 _BOUND = {"node": "one rank a node", "socket": "one rank a socket", "core": "bound to cores"}
@@ -54,75 +52,9 @@ def efficiency_table(records: Records = None) -> DataFrame:
     return efficiencies(rows_of(records))
 
 
-@drawn(
-    "scaling",
-    "Two panels for each machine, mode of scaling, binding, library and number of threads, 6.9 in "
-    "wide.",
-    records="``memkern scaling``. Those with more workers than processing units on a host are "
-    "left out",
-    lack="there is no such record, or no case with two numbers of ranks",
-)
-def scaling_curves(records: Records = None) -> Figure:
-    """Speed-up and efficiency of each case over numbers of ranks, beside ideal scaling."""
-    frame, notes = _drawable(efficiency_table(records))
-    frame = frame.assign(case=_names(frame))
-    cases = list(dict.fromkeys(frame["case"]))
-    if len(cases) > MOST_LINES:
-        notes.append(f"{counted(len(cases) - MOST_LINES, 'further case')} left out.")
-        cases = cases[:MOST_LINES]
-        frame = frame[frame["case"].isin(cases)]
-    first, left = first_of(frame, [*_PANEL, "case", "ranks"])
-    notes += left
-    groups = [rows for _, rows in first.groupby(_PANEL, sort=False)]
-    fig, axes = panels(2 * len(groups), 2, 2.4)
-    several = first["machine"].nunique() > 1
-    for number, ax in enumerate(axes):
-        rows, value = groups[number // 2], list(_QUANTITIES)[number % 2]
-        _panel(ax, rows, value, cases)
-        if number % 2 == 0:
-            # The title may extend over both panels.
-            ax.set_title(_title(rows.iloc[0], several), loc="left")
-    notes.append("Bars: 95 % intervals over the turns.")
-    if any(line.get_label() == _CUT for ax in axes for line in ax.lines):
-        notes.append("Arrowheads: the interval extends beyond the axis.")
-    return finish(fig, 3, notes, first)
-
-
-def _drawable(frame: DataFrame) -> tuple[DataFrame, list[str]]:
-    """Return the rows of `memkern.efficiencies` that show scaling, and notes on the others.
-
-    Raises
-    ------
-    InputError
-        No case has two numbers of ranks that are not oversubscribed.
-    """
-    over = frame["oversubscribed"].astype(bool)
-    left = counted(int(over.sum()), "point")
-    notes = [f"{left} with more workers than processing units on a host left out."] * bool(
-        over.any()
-    )
-    frame = frame[~over]
-    case = [*_PANEL, "kernel", "size"]
-    frame = frame[frame.groupby(case, dropna=False)["ranks"].transform("nunique") > 1]
-    need_rows(
-        frame,
-        "no case was measured by two numbers of ranks with a processing unit for each worker: "
-        "`memkern scaling --ranks 1,2` does so where there are two",
-    )
-    return frame, notes
-
-
-def _names(frame: DataFrame) -> list[str]:
-    """Return the name of each row's case, with its size if a kernel has several."""
-    sizes = frame.groupby("kernel")["size"].transform("nunique")
-    return [
-        plain(kernel, 44) + (f", {size}" if number > 1 else "")
-        for kernel, size, number in zip(frame["kernel"], frame["size"], sizes, strict=True)
-    ]
-
-
-def _title(row: Any, several: bool) -> str:
-    """Return the common properties of the cases in a row of panels."""
+def _title(rows: DataFrame, several: bool) -> str:
+    """Return the common properties of the cases in a row of panels, at the left one."""
+    row = rows.iloc[0]
     words = [
         f"{row['scaling'].capitalize()} scaling",
         f"{counted(int(row['threads']), 'thread')} per rank",
@@ -130,32 +62,37 @@ def _title(row: Any, several: bool) -> str:
         dict([*LIBRARIES.items()][1:]).get(row["comm"], ""),  # the first one is usual
         plain(row["machine"], 20) if several else "",
     ]
-    return ", ".join(filter(None, words))
+    return ", ".join(filter(None, words)) if row[QUANTITY] == "speed_up" else ""
 
 
-def _panel(ax: Axes, rows: DataFrame, value: str, cases: list[str]) -> None:
-    """Draw a quantity of all cases over the number of ranks, and ideal scaling."""
-    speed = value == "speed_up"
-    ends = ("low", "high") if speed else ("efficiency_low", "efficiency_high")
-    low, high = _limits(rows, value)
-    for number, case in enumerate(cases):
-        mine = rows[rows["case"] == case]
-        if len(mine):
-            look = marked_look(number)
-            bars = mine.assign(**dict(zip((LOW, HIGH), (mine[end] for end in ends), strict=True)))
-            intervals(ax, bars, "ranks", value, look, "_spread", case)
-            _cut(ax, mine, value, ends, (low, high), look)
-            curve(ax, mine, "ranks", value, look, case)
-    for few in sorted(set(rows.groupby("case")["ranks"].transform("min"))):
-        ranks = np.array([few, rows["ranks"].max()])
-        ideal = ranks / few if speed else np.full(2, 100.0)
-        ax.plot(ranks, ideal, color=GREY, linewidth=0.7, label="ideal", zorder=2)
-    counted_axis(ax, rows["ranks"])
-    ax.set(xlabel="Ranks", ylabel=_QUANTITIES[value])
-    if speed:
+def _ideal(panel: Panel) -> None:
+    """Draw ideal scaling from the fewest ranks of each case."""
+    most = panel.rows["ranks"].max()
+    for few in sorted(set(panel.rows.groupby("case")["ranks"].transform("min"))):
+        ends = [1.0, most / few] if panel.y == "speed_up" else [100.0, 100.0]
+        how: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "label": "ideal", "zorder": 2}
+        panel.ax.plot([few, most], ends, **how)
+
+
+class _Cut(OfEach):
+    """Arrowheads where intervals exceed the ends of the axis."""
+
+    def draw(self, panel: Panel, rows: DataFrame, look: Look, name: str) -> None:
+        """Draw those of a case."""
+        how: dict[str, Any] = {"color": look.color, "zorder": look.zorder, "label": _CUT}
+        bottom, top = _limits(panel.rows, panel.y)
+        for beyond, at, head in ((rows[LOW] < bottom, bottom, _DOWN), (rows[HIGH] > top, top, _UP)):
+            where = rows["ranks"][beyond]
+            if len(where):
+                panel.ax.plot(where, [at] * len(where), marker=head, markersize=4, ls="", **how)
+
+
+def _scale(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
+    """Scale the axis of a quantity."""
+    if column == "speed_up":
         ax.set_yscale("log", base=2)
         log2_axis(ax.yaxis)
-    ax.set_ylim(low, high)
+    ax.set_ylim(_limits(rows, column))
 
 
 def _limits(rows: DataFrame, value: str) -> tuple[float, float]:
@@ -169,26 +106,59 @@ def _limits(rows: DataFrame, value: str) -> tuple[float, float]:
     return min(1.0, rows[value].min()) / _MARGIN, max(ranks, rows[value].max()) * _MARGIN
 
 
-def _cut(
-    ax: Axes,
-    rows: DataFrame,
-    value: str,
-    ends: tuple[str, str],
-    limits: tuple[float, float],
-    look: Look,
-) -> None:
-    """Draw arrowheads where intervals exceed the ends of the axis."""
-    (low, high), (bottom, top) = ends, limits
-    for beyond, at, head in ((rows[low] < bottom, bottom, _DOWN), (rows[high] > top, top, _UP)):
-        where = rows["ranks"][beyond]
-        if len(where):
-            ax.plot(
-                where,
-                [at] * len(where),
-                color=look.color,
-                linestyle="none",
-                marker=head,
-                markersize=4,
-                zorder=look.zorder,
-                label=_CUT,
-            )
+@Curves(
+    name="scaling",
+    x=Axis("ranks", "Ranks", count_scale),
+    y={
+        "speed_up": Axis("speed_up", "Speed-up", _scale),
+        "efficiency": Axis("efficiency", "Efficiency (%)", _scale),
+    },
+    layers=(_Cut("case"), Measured("case"), _ideal),
+    panels=(*_PANEL, QUANTITY),
+    height=2.4,
+    title=_title,
+    # It may extend over both panels.
+    beside="left",
+    legend=3,
+    returns="Two panels for each machine, mode of scaling, binding, library and number of threads, "
+    "6.9 in wide.",
+    records="``memkern scaling``. Those with more workers than processing units on a host are "
+    "left out",
+    lack="no case was measured by two numbers of ranks with a processing unit for each worker",
+    measure="memkern scaling --ranks 1,2",
+)
+def scaling_curves(records: Records = None) -> Selection:
+    """Speed-up and efficiency of each case over numbers of ranks, beside ideal scaling."""
+    frame, notes = _drawable(efficiency_table(records))
+    frame = frame.assign(case=_names(frame))
+    cases = distinct(frame["case"])
+    if len(cases) > MOST_LINES:
+        notes.append(f"{counted(len(cases) - MOST_LINES, 'further case')} left out.")
+        frame = frame[frame["case"].isin(cases[:MOST_LINES])]
+    first, left = first_of(frame, [*_PANEL, "case", "ranks"])
+    efficiency = first.assign(low=first["efficiency_low"], high=first["efficiency_high"])
+    both = concat([first.assign(quantity="speed_up"), efficiency.assign(quantity="efficiency")])
+    notes += [*left, "Bars: 95 % intervals over the turns."]
+    return both.rename(columns={"low": LOW, "high": HIGH}), notes
+
+
+def _drawable(frame: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Return the rows of `memkern.efficiencies` that show scaling, and notes on the others."""
+    over = frame["oversubscribed"].astype(bool)
+    left = counted(int(over.sum()), "point")
+    notes = [f"{left} with more workers than processing units on a host left out."] * bool(
+        over.any()
+    )
+    frame = frame[~over]
+    case = [*_PANEL, "kernel", "size"]
+    frame = frame[frame.groupby(case, dropna=False)["ranks"].transform("nunique") > 1]
+    return frame, notes
+
+
+def _names(frame: DataFrame) -> list[str]:
+    """Return the name of each row's case, with its size if a kernel has several."""
+    sizes = frame.groupby("kernel")["size"].transform("nunique")
+    return [
+        plain(kernel, 44) + (f", {size}" if number > 1 else "")
+        for kernel, size, number in zip(frame["kernel"], frame["size"], sizes, strict=True)
+    ]

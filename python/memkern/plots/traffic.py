@@ -6,29 +6,22 @@ import json
 from typing import Any
 
 from memkern.plots.kit import (
-    GREY,
-    MOST_LINES,
+    Axis,
     DataFrame,
-    Dot,
-    Figure,
+    Dots,
+    Level,
     Records,
+    Selection,
     Series,
     counted,
-    dots,
-    drawn,
-    finish,
     first_note,
     frame_of,
     lines_B,
-    marked_look,
-    need_rows,
-    panels,
+    ordered,
     plain,
-    row_in,
     spaced,
     table_of,
     tabulated,
-    three_figures,
     typed,
 )
 
@@ -123,53 +116,38 @@ def _case(record: dict[Any, Any]) -> str:
     return ", ".join(filter(None, shown))
 
 
-@drawn(
-    "counters",
-    "A panel for each platform, 6.9 in wide: a row for each case, a series for each level and "
-    "direction, with the ratio. Hollow marks are of disturbed records, or of events that were not "
-    "found right on work of which the count is known.",
+@Dots(
+    name="counters",
+    value=Axis("ratio", "Counted over modelled traffic"),
+    by="series",
+    panels=("platform",),
+    columns=1,
+    height=0.4,
+    legend=4,
+    around=(0.5, 2.0),
+    layers=(Level(1.0, upright=True),),
+    title=lambda rows, _: plain(rows["platform"].iloc[0]),
+    remark="Hollow: from a disturbed record, or not found right by memkern machine counters "
+    "--check.",
+    returns="A panel for each platform, 6.9 in wide: a row for each case, a series for each level "
+    "and direction, with the ratio. Hollow marks are of disturbed records, or of events that were "
+    "not found right on work of which the count is known.",
     records="Own records that were measured with ``--counters``",
-    lack="where the model expects no traffic",
+    lack="no counted level has traffic by the model",
+    measure="memkern stream -k triad --counters auto -o counts.parquet",
 )
-def counted_traffic(records: Records = None) -> Figure:
+def counted_traffic(records: Records = None) -> Selection:
     """Traffic of each level by counters over that by the model."""
     table = traffic_table(records)
     drawn = table[table["ratio"] > 0]
-    need_rows(
-        drawn, "no counted level has traffic by the model: measure arrays that exceed the caches"
-    )
-    left = int((~(table["ratio"] > 0)).sum())
-    without = f"{counted(left, 'count')} of levels without traffic by the model left out."
-    notes = [without] * bool(left)
-    platforms = list(drawn["platform"].unique())
-    quantities = [name for name in _NAMES if name in set(drawn["quantity"])][:MOST_LINES]
-    tallest = max(rows["case"].nunique() for _, rows in drawn.groupby("platform"))
-    fig, axes = panels(len(platforms), 1, row_in(tallest, len(quantities)) + 0.4)
-    ends = min(0.5, drawn["ratio"].min()), max(2.0, drawn["ratio"].max())
-    unsure = ~drawn["checked"].between(*_AGREES)
-    for ax, platform in zip(axes, platforms, strict=True):
-        rows = drawn[drawn["platform"] == platform]
-        cases = list(dict.fromkeys(rows["case"]))
-        series = {
-            _NAMES[name]: (
-                marked_look(number),
-                [
-                    Dot(row.case, row.ratio, three_figures(row.ratio), bool(hollow))
-                    for row, hollow in zip(
-                        rows.itertuples(), rows["disturbed"] | unsure[rows.index], strict=True
-                    )
-                    if row.quantity == name
-                ],
-            )
-            for number, name in enumerate(quantities)
-        }
-        dots(ax, cases, series, ends)
-        ax.axvline(1.0, color=GREY, linewidth=0.9, zorder=1.5, label="_equal")
-        ax.set_title(plain(platform), loc="left")
-        ax.set_xlabel("Counted over modelled traffic")
+    left = len(table) - len(drawn)
+    notes = [f"{counted(left, 'count')} of levels without traffic by the model left out."]
     shared = drawn["running"].min()
-    if shared < 0.995:
-        notes.append(f"Counters took turns: extrapolated from at least {shared:.0%} of the time.")
-    if unsure.any():
-        notes.append("Hollow: not found right by memkern machine counters --check.")
-    return finish(fig, 4, notes, drawn)
+    turns = f"Counters took turns: extrapolated from at least {shared:.0%} of the time."
+    frame = drawn.assign(
+        row=drawn["case"],
+        series=drawn["quantity"].map(_NAMES),
+        disturbed=drawn["disturbed"] | ~drawn["checked"].between(*_AGREES),
+    ).drop(columns="quantity")
+    frame = ordered(frame, "series", _NAMES.values())
+    return frame, notes * (left > 0) + [turns] * bool(shared < 0.995)

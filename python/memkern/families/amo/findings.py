@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -39,7 +38,8 @@ def findings(records: DataFrame) -> list[str]:
     """Return the findings on every own machine, the most important first."""
     frame, _ = atomics(records, "")
     limited = limits(records)[["limit_GAMS", "share", "flush_every"]]
-    return by_machine(frame.join(limited, rsuffix="_limited"), partial(tell, _ROWS))
+    limited = limited.rename(columns={"flush_every": "together"})
+    return by_machine(frame.join(limited), partial(tell, _ROWS))
 
 
 def _contended(mine: DataFrame) -> DataFrame:
@@ -54,9 +54,9 @@ def _smallest(rows: DataFrame, pattern: str) -> DataFrame:
     return rows[rows["row"] == rows["row"].iloc[0]] if len(rows) else rows
 
 
-def _rates(mine: DataFrame) -> list[Mapping[Any, Any]]:
+def _rates(mine: DataFrame) -> list[dict[Any, Any]]:
     """Return the rates of adds and compare-and-swaps by contention."""
-    rows, found = _contended(mine), []
+    rows, found = _contended(mine), list[dict[Any, Any]]()
     for pattern, words in _CONTRASTED.items():
         here = by_value(_smallest(rows, pattern), "primitive") if len(rows) else {}
         both = [here[name] for name in ("add", "cas") if name in here]
@@ -67,12 +67,12 @@ def _rates(mine: DataFrame) -> list[Mapping[Any, Any]]:
     return found
 
 
-def _failing(mine: DataFrame) -> list[Mapping[Any, Any]]:
+def _failing(mine: DataFrame) -> list[dict[Any, Any]]:
     """Return the compare-and-swaps of which some fail."""
     return [row for row in _rates(mine) if row["success_fraction"] < 0.995]
 
 
-def _prices(mine: DataFrame) -> list[Mapping[Any, Any]]:
+def _prices(mine: DataFrame) -> list[dict[Any, Any]]:
     """Return the costs of atomic adds in plain additions."""
     rows = _contended(mine)
     if rows.empty:
@@ -99,7 +99,7 @@ def _by_line(mine: DataFrame) -> dict[str, dict[Any, Any]]:
     return by_value(of_workers(rows), "line") if len(rows) else {}
 
 
-def _false_sharing(mine: DataFrame) -> Mapping[str, Any]:
+def _false_sharing(mine: DataFrame) -> dict[str, Any]:
     """Return the rates with words apart and in one line."""
     rows = _by_line(mine)
     far = [row for line, row in rows.items() if line not in (NEIGHBOURS, ONE_WORD)]
@@ -117,9 +117,9 @@ def _false_sharing(mine: DataFrame) -> Mapping[str, Any]:
     }
 
 
-def _latencies(mine: DataFrame) -> list[Mapping[Any, Any]]:
+def _latencies(mine: DataFrame) -> list[dict[Any, Any]]:
     """Return the times of dependent operations in the smallest and the largest array."""
-    found = []
+    found = list[dict[Any, Any]]()
     for name in ("add", "cas", "plain"):
         rows = chases(mine)
         ends = rows[rows["primitive"] == name].to_dict("records")
@@ -129,13 +129,10 @@ def _latencies(mine: DataFrame) -> list[Mapping[Any, Any]]:
     return found
 
 
-def _limits(mine: DataFrame) -> list[Mapping[Any, Any]]:
+def _limits(mine: DataFrame) -> list[dict[Any, Any]]:
     """Return the rates over ranks that are the lowest and the highest shares of their limits."""
     rows = mine.dropna(subset="limit_GAMS").sort_values("share").to_dict("records")
-    return [
-        {**row, "pattern": row["pattern"].upper(), "together": row["flush_every_limited"]}
-        for row in rows[:1] + rows[1:][-1:]
-    ]
+    return [{**row, "pattern": row["pattern"].upper()} for row in rows[:1] + rows[1:][-1:]]
 
 
 _ROWS = (
@@ -144,8 +141,8 @@ _ROWS = (
         joint="; ",
     ),
     Finding(
-        "amo-rates", _failing, "Of the compare-and-swaps {parts} succeed.",
-        "{success_fraction:%} {words}",
+        "amo-rates", _failing,
+        "{success_fraction:%} of the compare-and-swaps {words} succeed.",
     ),
     Finding(
         "amo-price", _prices,
