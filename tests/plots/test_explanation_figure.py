@@ -55,7 +55,7 @@ def test_the_table_has_each_experiment():
 def test_reports_have_a_section_only_with_explanations():
     found = sections["why"](everything("a short triad"))
     assert found.findings[0].startswith("a.kernel: without launch it takes 95 % [95, 95] less")
-    assert [exhibit.name for exhibit in found.exhibits] == ["explanation"]
+    assert [exhibit.name for exhibit in found.exhibits] == ["explanation"] * 2
     without = everything("a short triad").assign(explained_by="")
     assert sections["why"](without) is None
     with pytest.raises(InputError, match="no record was explained: `memkern stream"):

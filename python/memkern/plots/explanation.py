@@ -138,5 +138,8 @@ def report_section(records: DataFrame) -> Section | None:
     """Return the section on the explained records; none without any."""
     if EXPLAINED not in records or not (records[EXPLAINED].fillna("") != "").any():
         return None
-    exhibits = [("Experiments in turns with each case", explanation_bars, "")]
+    exhibits = [
+        ("Experiments in turns with each case", explanation_bars, ""),
+        ("Experiments in numbers", explanation_table, "Ratios are times over that of the case."),
+    ]
     return section_of(records, "Why: what the times are made of", explanations, exhibits)

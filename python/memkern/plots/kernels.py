@@ -1,4 +1,4 @@
-"""Tables of all kernels: definitions, and bandwidths as shares of the peak of their memory."""
+"""Tables of all kernels, and the section of a report on what concerns any of them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,35 @@ from typing import Any
 
 from memkern.checks import one_of
 from memkern.models.peak import with_peak
+from memkern.plots.blocks import block_map, block_table
+from memkern.plots.ecm import (
+    ecm_table,
+    predicted_against_measured,
+    roofline_figure,
+    roofline_table,
+)
+from memkern.plots.energy import clock_table, z_plot
+from memkern.plots.fleet import fleet_dots, fleet_table
 from memkern.plots.kit import (
     DataFrame,
     InputError,
     Records,
+    Section,
     Selection,
     best,
     frame_of,
     need_columns,
     need_rows,
+    section,
+    section_of,
     table,
     tabulated,
     typed,
     usable,
 )
+from memkern.plots.neighbours import slowdown_map, slowdown_table
+from memkern.plots.scaling import efficiency_table, scaling_curves
+from memkern.plots.traffic import counted_traffic, traffic_table
 
 
 @tabulated(
@@ -98,3 +113,69 @@ def shares_of_peak(records: Records = None, peak_GBps: float | None = None) -> S
     need_columns(frame, "kernel")
     frame, notes = usable(frame, list(dict.fromkeys(frame["kernel"])), ("variant", "threads"))
     return best(frame, ("platform", "kernel")), notes
+
+
+_EXHIBITS: tuple[tuple[str, Any, str], ...] = (
+    (
+        "Shares of the theoretical bandwidth of memory",
+        shares_of_peak,
+        "Of several records of a kernel the fastest, with its data in memory.",
+    ),
+    (
+        "Roofline of each level",
+        roofline_figure,
+        "Lines: measured bandwidths of loads and the peak of multiply-adds. The intensity is that "
+        "across the boundary that is the limit.",
+    ),
+    ("Rooflines in numbers", roofline_table, "The bound is the level, or the core, that limits."),
+    (
+        "Loops by the ECM model",
+        predicted_against_measured,
+        "Cycles of a vector of every stream. On the line, prediction and measurement are equal.",
+    ),
+    ("Terms of the ECM model", ecm_table, "Cycles of loads and stores of each level."),
+    (
+        "Counted traffic over that of the model",
+        counted_traffic,
+        "At 1 the counters have the bytes that the model expects.",
+    ),
+    ("Counted traffic in numbers", traffic_table, "Bytes of an invocation."),
+    (
+        "Energy against bandwidth",
+        z_plot,
+        "Lines run from few to many threads; the lowest point moves most bytes for a joule.",
+    ),
+    ("Changes by the clock", clock_table, "Against the highest clock, in percent."),
+    (
+        "Speed-up and efficiency over ranks",
+        scaling_curves,
+        "Ideal scaling is a thin line.",
+    ),
+    ("Speed-up and efficiency in numbers", efficiency_table, "With intervals of 95 %."),
+    (
+        "Threads of a block and unrolling on a GPU",
+        block_map,
+        "The brightest cell has the highest bandwidth.",
+    ),
+    ("Blocks and unrolling in numbers", block_table, "Shares are of the kernel's best."),
+    (
+        "Slowdown beside neighbours",
+        slowdown_map,
+        "Time of the measured case beside each neighbour over that alone.",
+    ),
+    ("Slowdown in numbers", slowdown_table, "With intervals of 95 %, and the neighbours' rates."),
+    (
+        "Nodes of a fleet",
+        fleet_dots,
+        "Shaded is the range outside of which a node is named.",
+    ),
+    ("Nodes of a fleet in numbers", fleet_table, "The values beside the range of the fleet."),
+)
+
+
+@section("across", 9)
+def report_section(records: DataFrame) -> Section | None:
+    """Return the section on what records of any kernels show; none if they show nothing of it."""
+    rare = [exhibit for _, exhibit, _ in _EXHIBITS]
+    found = section_of(records, "Across kernels", lambda _: (), _EXHIBITS, rare=rare)
+    return found if found.exhibits else None

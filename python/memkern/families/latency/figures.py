@@ -551,31 +551,59 @@ def _still_rising(chains: DataFrame) -> list[str]:
     return notes
 
 
-family_section(
-    "latency",
-    6,
-    "latency",
-    "Latency",
-    findings,
+_EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     (
-        (
-            "Dependent loads",
-            over_sizes,
-            "Time from one load to the next if each depends on the previous one, through all lines "
-            "of a buffer in random order. Each plateau is a cache, each rise the share of loads "
-            "that miss it; a slope beyond the last cache is the cost of address translation.",
-        ),
-        (
-            "Dependent operations on processors and GPUs",
-            processors_and_gpus,
-            "Time from one operation to the next if each waits for the one before: loads, and "
-            "atomic operations on the words of an index array. One thread follows a GPU's chain.",
-        ),
-        (
-            "Loads in flight",
-            in_parallel,
-            "The latency of a single chain divided by the time from one load to the next of all "
-            "chains of one core.",
-        ),
+        "Dependent loads",
+        over_sizes,
+        "Time from one load to the next if each depends on the previous one, through all lines "
+        "of a buffer in random order. Each plateau is a cache, each rise the share of loads "
+        "that miss it; a slope beyond the last cache is the cost of address translation.",
     ),
+    (
+        "Dependent operations on processors and GPUs",
+        processors_and_gpus,
+        "Time from one operation to the next if each waits for the one before: loads, and "
+        "atomic operations on the words of an index array. One thread follows a GPU's chain.",
+    ),
+    (
+        "Loads in flight",
+        in_parallel,
+        "The latency of a single chain divided by the time from one load to the next of all "
+        "chains of one core.",
+    ),
+)
+_RARE: tuple[tuple[str, Any, str], ...] = (
+    (
+        "Lines by chains and by gathers",
+        beside_gather,
+        "Once further chains no longer raise it, the rate of chains bounds random gathers.",
+    ),
+    (
+        "Latency beside traffic",
+        beside_traffic,
+        "Time of a dependent load while the other workers load and store, with ever shorter "
+        "pauses. A star marks the highest bandwidth of each mix.",
+    ),
+    (
+        "Address translation and lines",
+        structure_curves,
+        "What a load of a line in another page costs beyond one in the same page, and what the "
+        "second access of a pair costs by its distance.",
+    ),
+    ("Caches, TLBs and lines by latency", structure, "Beside what the system says of them."),
+    (
+        "Samples of dependent loads",
+        histograms,
+        "Each bin is a share of the samples; the line is their median.",
+    ),
+    ("Exchange between cores", between_cores, "Time from a core's write to another's answer."),
+    ("Memory of NUMA nodes", between_nodes, "From the units of each node to the memory of each."),
+    ("Memory of NUMA nodes in numbers", node_table, "Of a dependent load and of a triad."),
+    ("Conflicts of shared memory", bank_conflicts, "Lanes whose words share a bank take turns."),
+    ("Conflicts of shared memory in numbers", bank_table, "Ways: accesses to the same bank."),
+)
+
+family_section(
+    *("latency", 6, "latency", "Latency", findings, (*_EXHIBITS, *_RARE)),
+    rare=[processors_and_gpus, *(exhibit for _, exhibit, _ in _RARE)],
 )
