@@ -23,29 +23,23 @@ batch.
 """
 
 import argparse
+import random
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from peers import in_turns, judge, launcher, printed, printed_record, valid_record
-from records import Row, add, interval, options, parsed, write
+from peers import as_fast, beside, in_turns, launcher, printed, records_of, seconds_of
+from records import Row, program
 
 import memkern as mk
 from memkern.families.amo.kernels import PATTERNS
-from memkern.statistics import Ratio, ratio_interval
 
 
-def workers(args: argparse.Namespace, pattern: str) -> int:
-    """Return the number of workers for a pattern."""
-    return 1 if pattern == "ptrchase" and not args.device else args.threads
-
-
-def circustent(args: argparse.Namespace, pattern: str) -> float:
-    """Return the seconds of one pass."""
-    sizes = {"-m": args.memsize, "-p": workers(args, pattern), "-i": args.iters}
-    words = [*args.launcher, args.circustent, "-b", f"{pattern.upper()}_ADD"]
-    for flag, value in sizes.items():
-        words += [flag, value]
+def circustent_s(args: argparse.Namespace, pattern: str, workers: int, memsize: int) -> float:
+    """Return the seconds of one pass by CircusTent."""
+    words = [*args.launcher, args.circustent, "-b", f"{pattern.upper()}_ADD", "-m", memsize]
+    words += ["-p", workers, "-i", args.iters]
     if pattern == "striden":
         words += ["-s", args.stride]
     found = re.search(r"Timing \(secs\)\s*:\s*(\S+)", printed(words))
@@ -54,85 +48,60 @@ def circustent(args: argparse.Namespace, pattern: str) -> float:
     return float(found[1])
 
 
-def in_this_process(args: argparse.Namespace, name: str, seed: int) -> float:
-    """Return the median seconds of memkern's passes."""
-    own: dict[str, Any] = {"stride": args.stride} if name == "striden" else {}
-    if mk.registry()[f"amo.{name}"].indices:
-        own["indices"] = "circustent"
-    case = mk.amo(
-        name,
-        iters=args.iters,
-        memsize=args.memsize,
-        threads=workers(args, name),
-        pages="4k",
-        pin="compact",
-        runs=args.runs,
-        seed=seed,
-        **own,
-    )
-    return float(valid_record(case, name)["time_median_s"])
-
-
-def over_ranks(args: argparse.Namespace, name: str, seed: int) -> float:
-    """Return the median seconds of memkern's passes over ranks."""
-    words: list[object] = ["amo", "--kernel", name]
-    options = {
-        "--device": args.device,
-        "--targets": "random" if name == "ptrchase" else "ring",
-        "--returns": "used",
-        "--iters": args.iters,
-        "--flush-every": args.flush_every,
-        "--runs": args.runs,
-        "--seed": seed,
-    }
-    for flag, value in options.items():
-        words += [flag, value]
-    if name == "striden":
-        words += ["--stride", args.stride]
-    return float(printed_record(args.launcher, words)["time_median_s"])
-
-
-def main() -> None:
-    """Print and write rates and ratios."""
-    parser = options(__doc__, turns=7)
-    peer = parser.add_mutually_exclusive_group(required=True)
-    peer.add_argument("--circustent", metavar="PATH", help="executable of the OpenMP build")
-    peer.add_argument("--mpi", metavar="PATH", help="executable of the MPI build")
-    peer.add_argument("--shmem", metavar="PATH", help="executable of the OpenSHMEM build")
-    parser.add_argument("--runs", type=int, default=5, help="passes of each side a turn")
-    parser.add_argument("--threads", type=int, default=2, help="or ranks")
-    parser.add_argument("--iters", type=int, default=2_000_000)
-    parser.add_argument("--memsize", type=int, default=256_000_000)
-    parser.add_argument("--stride", type=int, default=8)
-    parser.add_argument("--flush-every", type=int, default=1)
-    parser.add_argument("--patterns", default=",".join(PATTERNS))
-    args = parsed(parser)
-    args.device = "mpi" if args.mpi else "shmem" if args.shmem else ""
-    args.launcher = []
+def memkern_s(args: argparse.Namespace, pattern: str, workers: int) -> float:
+    """Return the median seconds of memkern's passes, over ranks or threads."""
+    seed = random.randrange(2**31)
+    how: dict[str, Any] = {"iters": args.iters, "runs": args.runs, "seed": seed}
+    how |= {"stride": args.stride} if pattern == "striden" else {}
     if args.device:
-        args.circustent = args.mpi or args.shmem
-        args.launcher = launcher(args.device, args.threads)
-    memkern = over_ranks if args.device else in_this_process
+        how |= {"device": args.device, "returns": "used", "flush-every": args.flush_every}
+        how |= {"targets": "random" if pattern == "ptrchase" else "ring"}
+        words = [word for name, value in how.items() for word in (f"--{name}", value)]
+        (record,) = records_of("amo", "--kernel", pattern, *words, launcher=args.launcher)
+        return float(record["time_median_s"])
+    if mk.registry()[f"amo.{pattern}"].indices:
+        how["indices"] = "circustent"
+    how |= {"memsize": args.memsize, "threads": workers, "pages": "4k", "pin": "compact"}
+    return seconds_of(mk.amo(pattern, **how), pattern)[pattern]
 
-    def both(name: str, turn: int) -> tuple[float, float]:
-        if args.device:
-            args.memsize = 8 * args.iters * (args.stride if name == "striden" else 1)
-        ours = memkern(args, name, turn)
-        return ours, float(np.median([circustent(args, name) for _ in range(args.runs)]))
 
-    rows: list[Row] = []
-    ratios: dict[str, Ratio] = {}
-    for name, found in in_turns(args.patterns.split(","), args.turns, both).items():
-        ours, theirs = np.transpose(found)
-        ratios[name] = ratio_interval(theirs, ours, paired=True)
-        number = workers(args, name)
-        millions = args.iters * number * mk.registry()[f"amo.{name}"].counts.amos / 1e6
-        row = {"pattern": name, "workers": number, "memkern, million/s": millions / np.median(ours)}
-        row |= {"CircusTent, million/s": millions / np.median(theirs)}
-        add(rows, row | interval("ratio", ratios[name]))
-    write(args, rows)
-    judge(ratios)
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield a row for each pattern."""
+    args.device = "mpi" if args.mpi else "shmem" if args.shmem else ""
+    args.circustent = args.circustent or args.mpi or args.shmem
+    if not args.circustent:
+        raise SystemExit("name CircusTent's executable: --circustent, --mpi or --shmem")
+    args.launcher = launcher(args.device, args.threads) if args.device else []
+    workers = dict.fromkeys(args.patterns.split(","), args.threads)
+    if not args.device and "ptrchase" in workers:
+        workers["ptrchase"] = 1
 
+    def both_s(name: str) -> tuple[float, float]:
+        stride = args.stride if name == "striden" else 1
+        memsize = 8 * args.iters * stride if args.device else args.memsize
+        theirs = [circustent_s(args, name, workers[name], memsize) for _ in range(args.runs)]
+        return memkern_s(args, name, workers[name]), float(np.median(theirs))
+
+    for name, found in in_turns(workers, args.turns, both_s).items():
+        ours, theirs = zip(*found, strict=True)
+        millions = args.iters * workers[name] * mk.registry()[f"amo.{name}"].counts.amos / 1e6
+        row = {"pattern": name, "workers": workers[name]}
+        yield row | beside("CircusTent", "million/s", {"": ours}, {"": theirs}, millions)
+
+
+OPTIONS = {
+    "--circustent": {"metavar": "PATH", "help": "executable of the OpenMP build"},
+    "--mpi": {"metavar": "PATH", "help": "executable of the MPI build"},
+    "--shmem": {"metavar": "PATH", "help": "executable of the OpenSHMEM build"},
+    "--runs": (5, "passes of each side a turn"),
+    "--threads": (2, "or ranks"),
+    "--iters": 2_000_000,
+    "--memsize": 256_000_000,
+    "--stride": 8,
+    "--flush-every": 1,
+    "--patterns": ",".join(PATTERNS),
+}
+main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -16,15 +16,14 @@ intervals from the turns.
 
 import argparse
 import itertools
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from peers import best_of_each, by_form, compare_all, in_turns, printed_seconds, valid_record
-from records import Row, add, interval, options, parsed
+from peers import as_fast, beside, by_form, in_turns, printed_seconds, seconds_of
+from records import program
 
 import memkern as mk
-from memkern.statistics import Ratio
 
 PREFIXES = {"full": "Dhop_", "even": "DhopEO_", "odd": "DhopOE_"}
 _CUTS = {"s": "s", "sites": "tzyx"}
@@ -41,45 +40,44 @@ _PREFETCHED = "RIRI, lanes over s, prefetch"
 FORMS[f"{_PREFETCHED}, blocks of four z"] = {**FORMS[_PREFETCHED], "block": (0, 0, 4, 0)}
 
 
-def compared(args: argparse.Namespace, extent: int, threads: int) -> tuple[Row, list[Row], Ratio]:
-    """Return the row of a lattice, the rows of all forms, and memkern's ratio."""
+def compared(args: argparse.Namespace, extent: int, threads: int) -> Iterator[Any]:
+    """Yield the rows of all forms of a lattice, and its row."""
     knobs = {"threads": threads, "pages": "4k", "budget_s": args.seconds}
     knobs |= {"ls": args.ls, "parity": args.parity}
     cases = {n: mk.dw([extent] * 4, **f, **knobs) for n, f in FORMS.items()}
-    program = [args.grid, *[extent] * 4, args.ls, threads, args.seconds]
+    words = [args.grid, *[extent] * 4, args.ls, threads, args.seconds]
+    prefix = PREFIXES[args.parity]
 
-    def seconds(name: str, _: int) -> dict[str, float]:
+    def seconds(name: str) -> dict[str, float]:
         if name in cases:
-            return {name: valid_record(cases[name], name)["time_median_s"]}
-        return printed_seconds(program, PREFIXES[args.parity])
+            return seconds_of(cases[name], name)
+        return {k: s for k, s in printed_seconds(words).items() if k.startswith(prefix)}
 
     found = in_turns([*cases, "grid"], args.turns, seconds)
     theirs = by_form(found.pop("grid"))
     ours = by_form(one for some in found.values() for one in some)
-    best, peer, ratio = best_of_each(ours, theirs)
     gigaflops = 1320 * extent**4 / (1 if args.parity == "full" else 2) * args.ls / 1e9
     size = {"lattice": f"{extent}^4", "threads": threads}
-    every: list[Row] = []
     for name, times in (*ours.items(), *theirs.items()):
-        add(every, {**size, "form": name, "GFLOP/s": gigaflops / np.median(times)})
-    row = {**size, "form": best, "memkern, GFLOP/s": gigaflops / np.median(ours[best])}
-    row |= {"Grid's kernel": peer, "Grid, GFLOP/s": gigaflops / np.median(theirs[peer])}
-    return row | interval("ratio", ratio), every, ratio
+        yield "forms", {**size, "form": name, "GFLOP/s": gigaflops / np.median(times)}
+    yield size | beside("Grid", "GFLOP/s", ours, theirs, gigaflops)
 
 
-def main() -> None:
-    """Print and write rates and ratios."""
-    parser = options(__doc__, turns=7)
-    parser.add_argument("extents", nargs="+", type=int)
-    parser.add_argument("--grid", required=True, metavar="PROGRAM")
-    parser.add_argument("--ls", type=int, default=8)
-    parser.add_argument("--parity", choices=PREFIXES, default="full")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--seconds", type=float, default=0.2)
-    args = parsed(parser)
-    each = itertools.product(args.extents, args.threads)
-    compare_all(args, {f"{n}^4, {k} threads": partial(compared, args, n, k) for n, k in each})
+def measured(args: argparse.Namespace) -> Iterator[Any]:
+    """Yield the rows of all lattices."""
+    for extent, threads in itertools.product(args.extents, args.threads):
+        yield from compared(args, extent, threads)
 
+
+OPTIONS = {
+    "extents": {"nargs": "+", "type": int},
+    "--grid": {"required": True, "metavar": "PROGRAM"},
+    "--ls": 8,
+    "--parity": {"choices": tuple(PREFIXES), "default": "full"},
+    "--threads": {"type": int, "nargs": "+", "default": [1, 2]},
+    "--seconds": 0.2,
+}
+main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -8,17 +8,16 @@ times; its interval comes from the turns::
 """
 
 import argparse
-import os
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from peers import by_form, in_turns, valid_record
-from records import Row, add, interval, options, parsed, write
+from peers import ON_CORES, as_fast, beside, by_form, in_turns, printed_seconds, seconds_of
+from records import Row, program
 
 import memkern as mk
-from memkern.statistics import ratio_interval
 
 SOURCE = Path(__file__).parent / "indexed_loop.c"
 MIB = 2**20
@@ -26,8 +25,8 @@ MIB = 2**20
 SIZES = ((200_000, MIB), (2_000_000, 8 * MIB), (5_000_000, 512 * MIB), (5_000_000, 4096 * MIB))
 
 
-def compared(args: argparse.Namespace, folder: str, number: int, source_B: int) -> list[Row]:
-    """Return the rows of a number of indices into a source."""
+def compared(args: argparse.Namespace, folder: str, number: int, source_B: int) -> Iterator[Row]:
+    """Yield the rows of a number of indices into a source."""
     program, file, elements = f"{folder}/loop", f"{folder}/indices", source_B // 8
     indices = np.random.default_rng(0).integers(0, elements, number, dtype=np.int32)
     indices.tofile(file)
@@ -36,44 +35,31 @@ def compared(args: argparse.Namespace, folder: str, number: int, source_B: int) 
         name: mk.case(name, pattern=indices, budget_s=args.seconds / 2, runs=None, **how)
         for name in ("gather", "scatter")
     }
-    threads = {"OMP_NUM_THREADS": str(args.threads), "OMP_PROC_BIND": "true"}
+    threads = {**ON_CORES, "OMP_NUM_THREADS": str(args.threads), "OMP_PLACES": "threads"}
 
-    def seconds(name: str, _: int) -> dict[str, float]:
+    def seconds(name: str) -> dict[str, float]:
         if name in cases:
-            return {name: valid_record(cases[name], name)["time_min_s"]}
-        done = subprocess.run(
-            [program, file, str(elements), str(args.seconds)],
-            check=True,
-            capture_output=True,
-            text=True,
-            env={**os.environ, **threads, "OMP_PLACES": "threads"},
-        )
-        found = (line.split() for line in done.stdout.splitlines())
-        return {form: float(shortest) for form, shortest, _ in found}
+            return seconds_of(cases[name], name, "time_min_s")
+        return printed_seconds([program, file, elements, args.seconds], 1, threads, huge=True)
 
     found = in_turns([*cases, "loop"], args.turns, seconds)
     theirs = by_form(found.pop("loop"))
-    rows: list[Row] = []
-    for name, ours in by_form(one for some in found.values() for one in some).items():
+    for name in cases:
         row: Row = {"kernel": name, "indices, million": number / 1e6, "source, MiB": source_B / MIB}
-        row["memkern, GB/s"] = 8 * number / np.median(ours) / 1e9
-        row["loop, GB/s"] = 8 * number / np.median(theirs[name]) / 1e9
-        add(rows, row | interval("ratio", ratio_interval(theirs[name], ours, paired=True)))
-    return rows
+        ours = by_form(found[name])[name]
+        yield row | beside("loop", "GB/s", {"": ours}, {"": theirs[name]}, 8 * number / 1e9)
 
 
-def main() -> None:
-    """Print and write ratios."""
-    parser = options(__doc__, turns=7)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    args = parsed(parser)
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Build the loops, and yield the rows of all sizes."""
     with tempfile.TemporaryDirectory() as folder:
         words = ("-O3", "-march=native", "-fopenmp", str(SOURCE), "-o", f"{folder}/loop")
         subprocess.run(["gcc", *words], check=True)
-        rows = [row for size in SIZES for row in compared(args, folder, *size)]
-    write(args, rows)
+        for size in SIZES:
+            yield from compared(args, folder, *size)
 
+
+main = program(__doc__, measured, {"--threads": 2, "--seconds": 1.0}, turns=7, judge=as_fast)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

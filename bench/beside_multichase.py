@@ -13,38 +13,42 @@ memory a second core makes as much traffic as it can, only by loads (``multiload
 only by stores (``-l memset-libc``); the traffic of both sides is printed, since it may differ.
 """
 
+import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from peers import in_turns, judge, printed, valid_record
-from records import Row, add, interval, options, parsed, write
+from peers import as_fast, beside, in_turns, must_be_valid, printed
+from records import Row, program
 
 import memkern as mk
-from memkern.statistics import Ratio, ratio_interval
 
 MEMORY_B = 2**28
-SIZES = {
-    "16 KiB (L1)": 2**14,
-    "512 KiB (L2)": 2**19,
-    "8 MiB (L3)": 2**23,
-    "256 MiB": MEMORY_B,
-}
-CHAINS = (2, 4, 6)
+# Sizes, and chains in parallel.
+CHASES = (
+    ("16 KiB (L1)", 2**14, 1),
+    ("512 KiB (L2)", 2**19, 1),
+    ("8 MiB (L3)", 2**23, 1),
+    *(("256 MiB", MEMORY_B, chains) for chains in (1, 2, 4, 6)),
+)
 # Lines loaded of every 8, the variant with about the same traffic as multiload, and the name of
 # this traffic in multiload.
 TRAFFIC = {"loads": (8, "scalar", "stream-sum"), "stores": (0, "simd", "memset-libc")}
+# Options of pingpong and of memkern for the same way to take a line.
+LINES = (("-u", "load", "load and store"), ("-l", "swap", "compare-and-swap"))
+Found = tuple[float, float]
 
 
-def multichase(folder: Path, size_B: int, chains: int, samples: int) -> tuple[float, float]:
+def multichase(folder: Path, size_B: int, chains: int, samples: int) -> Found:
     """Return multichase's mean ns per dereference, without traffic."""
     kind = "simple" if chains == 1 else f"parallel{chains}"
     words = [folder / "multichase", "-a", "-c", kind, "-m", size_B, "-s", 64, "-T", size_B]
     return float(printed([*words, "-n", samples]).split()[-1]), np.nan
 
 
-def multiload(folder: Path, kind: str, samples: int) -> tuple[float, float]:
+def multiload(folder: Path, kind: str, samples: int) -> Found:
     """Return multiload's mean ns per dereference with traffic, and the traffic in GB/s."""
     words = ["-a", "-c", "chaseload", "-l", kind, "-m", MEMORY_B, "-s", 64, "-T", MEMORY_B, "-t", 2]
     heads, values = printed([folder / "multiload", *words, "-n", samples]).splitlines()
@@ -52,7 +56,7 @@ def multiload(folder: Path, kind: str, samples: int) -> tuple[float, float]:
     return float(found["ChaseNS"]), float(found["LdAvgMibs"]) * 2**20 / 1e9
 
 
-def pingpong(folder: Path, kind: str) -> tuple[float, float]:
+def pingpong(folder: Path, kind: str) -> Found:
     """Return the ns from one core to the other of the first two units, without traffic."""
     output = printed([folder / "pingpong", kind, "-r", 0, "-c", 2])
     found = re.search(r"(?m)^ *0: +([0-9.]+)", output)
@@ -61,55 +65,44 @@ def pingpong(folder: Path, kind: str) -> tuple[float, float]:
     return float(found[1]), np.nan
 
 
-def main() -> None:
-    """Print and write latencies and ratios."""
-    parser = options(__doc__, turns=7)
-    parser.add_argument("--folder", required=True, type=Path, help="of multichase and pingpong")
-    parser.add_argument("--samples", type=int, default=2, help="half seconds of multichase a turn")
-    args = parsed(parser)
+def cases(folder: Path, samples: int) -> Iterator[tuple[str, mk.Case, Callable[[], Found]]]:
+    """Yield each case: its name, memkern's case, and a function that runs the peer."""
     how = {"pages": "4k", "pin": "compact", "line_B": 64, "budget_s": 0.5}
-    cases: dict[str, tuple[mk.Case, Callable[[], tuple[float, float]]]] = {}
-    for where, size_B in SIZES.items():
-        cases[f"chase in {where}"] = (
-            mk.latency(size_B, **how),
-            lambda size_B=size_B: multichase(args.folder, size_B, 1, args.samples),
-        )
-    for chains in CHAINS:
-        cases[f"{chains} chains in 256 MiB"] = (
-            mk.latency(MEMORY_B, chains=chains, **how),
-            lambda chains=chains: multichase(args.folder, MEMORY_B, chains, args.samples),
-        )
+    for where, size_B, chains in CHASES:
+        name = f"{chains} chains in {where}" if chains > 1 else f"chase in {where}"
+        peer = partial(multichase, folder, size_B, chains, samples)
+        yield name, mk.latency(size_B, chains=chains, **how), peer
     for what, (loads, variant, kind) in TRAFFIC.items():
         traffic = {"loads": loads, "variant": variant, "threads": 2}
-        cases[f"chase in 256 MiB, beside {what}"] = (
-            mk.case("latency.loaded", size_B=MEMORY_B, **traffic, **how),
-            lambda kind=kind: multiload(args.folder, kind, args.samples),
-        )
-    for kind, take_by, name in (
-        ("-u", "load", "load and store"),
-        ("-l", "swap", "compare-and-swap"),
-    ):
-        cases[f"a line, by {name}"] = (
-            mk.case("latency.ping_pong", take_by=take_by, pin="0,1", pages="4k", budget_s=0.5),
-            lambda kind=kind: pingpong(args.folder, kind),
-        )
+        case = mk.case("latency.loaded", size_B=MEMORY_B, **traffic, **how)
+        peer = partial(multiload, folder, kind, samples)
+        yield f"chase in 256 MiB, beside {what}", case, peer
+    for kind, take_by, name in LINES:
+        case = mk.case("latency.ping_pong", take_by=take_by, pin="0,1", pages="4k", budget_s=0.5)
+        yield f"a line, by {name}", case, partial(pingpong, folder, kind)
 
-    def both(name: str, _: int) -> tuple[float, ...]:
-        case, peer = cases[name]
-        record = valid_record(case, name)
+
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield a row for each case."""
+    every = {name: (case, peer) for name, case, peer in cases(args.folder, args.samples)}
+
+    def both(name: str) -> tuple[float, ...]:
+        case, peer = every[name]
+        record = must_be_valid(case.measure().record, name)
         return record["ns_per_access"], record.get("traffic_GBps", np.nan), *peer()
 
-    rows: list[Row] = []
-    ratios: dict[str, Ratio] = {}
-    for name, found in in_turns(cases, args.turns, both).items():
-        ratios[name] = ratio_interval(*np.transpose(found)[[2, 0]], paired=True)
-        own_ns, own_GBps, ns, GBps = np.median(found, axis=0)
-        row = {"case": name, "memkern, ns": own_ns, "multichase, ns": ns}
-        row |= interval("ratio", ratios[name])
-        add(rows, row | {"memkern, GB/s": own_GBps, "multichase, GB/s": GBps})
-    write(args, rows)
-    judge(ratios)
+    for name, found in in_turns(every, args.turns, both).items():
+        ours_ns, ours_GBps, theirs_ns, theirs_GBps = np.transpose(found)
+        row = {"case": name} | beside("multichase", "ns", {"": ours_ns}, {"": theirs_ns})
+        row["memkern, GB/s"] = np.median(ours_GBps)
+        yield row | {"multichase, GB/s": np.median(theirs_GBps)}
 
+
+OPTIONS = {
+    "--folder": {"required": True, "type": Path, "help": "of multichase and pingpong"},
+    "--samples": (2, "half seconds of multichase a turn"),
+}
+main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -19,13 +19,10 @@ import argparse
 import os
 import re
 import subprocess
-from functools import partial
+from collections.abc import Iterator
 
-import numpy as np
-from peers import in_turns, judge, launcher, printed, printed_record
-from records import Row, add, interval, options, parsed, write
-
-from memkern.statistics import Ratio, ratio_interval
+from peers import as_fast, beside, in_turns, launcher, printed, records_of
+from records import Row, program
 
 _FLUSHED = ["-w", "allocate", "-s", "flush"]
 # Programs of the peer, with their options, by device and operation.
@@ -47,15 +44,15 @@ PROGRAMS = {
 _ATOMIC = r"^shmem_int_fadd\s+\S+\s+(\S+)"
 
 
-def osu(args: argparse.Namespace, what: str, size_B: int) -> float:
-    """Return the microseconds of a message."""
-    program, *options = PROGRAMS[args.device][what]
+def osu_us(args: argparse.Namespace, what: str, size_B: int) -> float:
+    """Return the microseconds of a message by OSU."""
+    program, *how = PROGRAMS[args.device][what]
     words = [*launcher(args.device, 2), os.path.join(args.osu, program)]
     if args.device == "mpi" and what != "fetch_add":
         words += ["-m", f"{size_B}:{size_B}"]
     atomic = (args.device, what) == ("shmem", "fetch_add")
     try:
-        text = printed([*words, *options])
+        text = printed([*words, *how])
     except subprocess.CalledProcessError as ended:
         if not atomic:
             raise
@@ -67,44 +64,35 @@ def osu(args: argparse.Namespace, what: str, size_B: int) -> float:
     return float(found[1])
 
 
-def memkern(args: argparse.Namespace, what: str, size_B: int) -> float:
-    """Return the microseconds of a message."""
-    words = ["messages", "--device", args.device, "--kernel", what, "--sizes", size_B]
-    words += ["--window", 1, "--pairs", "0-1", "--budget", 0.5]
-    return float(printed_record(launcher(args.device, 2), words)["ns_per_access"]) / 1e3
-
-
-def both_sides(args: argparse.Namespace, case: tuple[str, int], _: int) -> tuple[float, float]:
-    """Return the microseconds of a message by memkern and by OSU."""
-    return memkern(args, *case), osu(args, *case)
-
-
-def main() -> None:
-    """Print and write latencies and ratios."""
-    parser = options(__doc__, turns=7)
-    parser.add_argument("--osu", metavar="PATH", required=True, help="folder with mpi/one-sided")
-    parser.add_argument("--device", choices=("mpi", "shmem"), default="mpi")
-    parser.add_argument("--operations", default="put,get,fetch_add,send")
-    parser.add_argument("--sizes", default="8,512,8192,131072,1048576")
-    args = parsed(parser)
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield a row for each operation and size."""
     cases = [
         (what, size_B)
         for what in args.operations.split(",")
         if what in PROGRAMS[args.device]
         for size_B in ([8] if what == "fetch_add" else map(int, args.sizes.split(",")))
     ]
-    rows: list[Row] = []
-    ratios: dict[str, Ratio] = {}
-    both = partial(both_sides, args)
-    for (what, size_B), found in in_turns(cases, args.turns, both).items():
-        ours, theirs = np.transpose(found)
-        ratio = ratio_interval(theirs, ours, paired=True)
-        ratios[f"{what} {size_B} B"] = ratio
-        row = {"operation": what, "size, B": size_B, "memkern, us": np.median(ours)}
-        add(rows, row | {"OSU, us": np.median(theirs)} | interval("ratio", ratio))
-    write(args, rows)
-    judge(ratios)
 
+    def both_us(case: tuple[str, int]) -> tuple[float, float]:
+        what, size_B = case
+        words = ["messages", "--device", args.device, "--kernel", what, "--sizes", size_B]
+        words += ["--window", 1, "--pairs", "0-1", "--budget", 0.5]
+        (record,) = records_of(*words, launcher=launcher(args.device, 2))
+        return record["ns_per_access"] / 1e3, osu_us(args, *case)
+
+    for (what, size_B), found in in_turns(cases, args.turns, both_us).items():
+        ours, theirs = zip(*found, strict=True)
+        row = {"operation": what, "size, B": size_B}
+        yield row | beside("OSU", "us", {"": ours}, {"": theirs})
+
+
+OPTIONS = {
+    "--osu": {"metavar": "PATH", "required": True, "help": "folder with mpi/one-sided"},
+    "--device": {"choices": tuple(PROGRAMS), "default": "mpi"},
+    "--operations": "put,get,fetch_add,send",
+    "--sizes": "8,512,8192,131072,1048576",
+}
+main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -13,31 +13,20 @@ written. memkern's time of a turn is the median of its samples. Bandwidths are m
 each side's time.
 """
 
-import json
+import argparse
 import re
 import shlex
-import sys
+from collections.abc import Iterator
 
 import numpy as np
-from peers import in_turns, judge, printed
-from records import Row, add, interval, options, parsed, write
-
-from memkern.statistics import ratio_interval
+from peers import as_fast, beside, in_turns, printed, records_of
+from records import Row, program
 
 # The peer's names of the kernels, in the order in which it runs and prints them.
 KERNELS = {
-    "Gather Copy": "gather_copy",
-    "Gather Scale": "gather_scale",
-    "Gather Add": "gather_add",
-    "Gather Triad": "gather_triad",
-    "Scatter Copy": "scatter_copy",
-    "Scatter Scale": "scatter_scale",
-    "Scatter Add": "scatter_add",
-    "Scatter Triad": "scatter_triad",
-    "Scatter-Gather Copy": "sg_copy",
-    "Scatter-Gather Scale": "sg_scale",
-    "Scatter-Gather Add": "sg_add",
-    "Scatter-Gather Triad": "sg_triad",
+    f"{name} {operation.capitalize()}": f"{short}_{operation}"
+    for name, short in (("Gather", "gather"), ("Scatter", "scatter"), ("Scatter-Gather", "sg"))
+    for operation in ("copy", "scale", "add", "triad")
 }
 
 
@@ -48,40 +37,36 @@ def peer(words: list[str], elements: int, ranks: int) -> list[float]:
     return [float(rows[name]) for name in KERNELS]
 
 
-def main() -> int:
-    """Print and write rates and ratios."""
-    parser = options(__doc__, turns=7)
-    parser.add_argument("--raiderstream", required=True, help="executable of the peer")
-    parser.add_argument("--comm", choices=("mpi", "shmem"), default="mpi")
-    parser.add_argument("--launcher", default="mpirun", help="with its options")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--elements", type=int, default=20_000_000, help="of all ranks together")
-    args = parsed(parser)
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield a row for each kernel."""
     launch = [*shlex.split(args.launcher), "-n", str(args.ranks)]
-    own = [*launch, sys.executable, "-m", "memkern", "raider", "-k", ",".join(KERNELS.values())]
-    own += ["-n", str(args.elements // args.ranks), "-t", "1", "--pages", "4k", "--json", "-q"]
-    own += ["--budget", "0.5", "--definition", "release", "--comm", args.comm]
+    own = ["raider", "-k", ",".join(KERNELS.values()), "-n", args.elements // args.ranks]
+    own += ["-t", 1, "--pages", "4k", "--budget", 0.5, "--definition", "release"]
+    own += ["--comm", args.comm]
     bytes_B: dict[str, int] = {}
 
-    def seconds(who: str, _: int) -> list[float]:
+    def seconds(who: str) -> list[float]:
         if who == "peer":
             return peer([*launch, args.raiderstream], args.elements, args.ranks)
-        records = {r["kernel"].partition(".")[2]: r for r in json.loads(printed(own))}
+        records = {r["kernel"].partition(".")[2]: r for r in records_of(*own, launcher=launch)}
         bytes_B.update({name: records[name]["bytes_B"] for name in KERNELS.values()})
         return [records[name]["time_median_s"] for name in KERNELS.values()]
 
     found = in_turns(("memkern", "peer"), args.turns, seconds)
-    rows: list[Row] = []
-    ratios = {}
     sides = (np.transpose(found[who]) for who in ("memkern", "peer"))
     for name, ours, theirs in zip(KERNELS.values(), *sides, strict=True):
-        ratios[name] = ratio_interval(theirs, ours, paired=True)
-        own_GBps, GBps = (bytes_B[name] / np.median(side) / 1e9 for side in (ours, theirs))
-        row = {"kernel": name, "memkern, GB/s": own_GBps, "RaiderSTREAM, GB/s": GBps}
-        add(rows, row | interval("ratio", ratios[name]))
-    write(args, rows)
-    return 0 if judge(ratios) else 1
+        work = bytes_B[name] / 1e9
+        yield {"kernel": name} | beside("RaiderSTREAM", "GB/s", {"": ours}, {"": theirs}, work)
 
+
+OPTIONS = {
+    "--raiderstream": {"required": True, "help": "executable of the peer"},
+    "--comm": {"choices": ("mpi", "shmem"), "default": "mpi"},
+    "--launcher": ("mpirun", "with its options"),
+    "--ranks": 2,
+    "--elements": (20_000_000, "of all ranks together"),
+}
+main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
 
 if __name__ == "__main__":
     raise SystemExit(main())

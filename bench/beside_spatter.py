@@ -18,14 +18,15 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers import FLOOR, in_turns, judge
-from records import Row, add, interval, options, parsed, write
+from peers import as_fast, beside, in_turns
+from records import program
 
-from memkern.statistics import Ratio, geometric_mean, ratio_interval
+from memkern.statistics import geometric_mean
 
 _ROW = re.compile(r"^(\d+)\s+(\d+)\s+([0-9.e+-]+)\s+([0-9.e+-]+)\s*$")
 
@@ -50,70 +51,65 @@ def spatter_times(output: str) -> list[float]:
     return [float(row[3]) for row in rows]
 
 
-def compared(args: argparse.Namespace, suite: Path) -> tuple[Row, list[Row], list[Ratio]]:
-    """Return the row of a suite, the rows of its cases, and memkern's ratios."""
+def compared(args: argparse.Namespace, suite: Path) -> Iterator[Any]:
+    """Yield the rows of the cases of a suite, and its row."""
     own = [sys.executable, "-m", "memkern", "spatter", "--json", "-v0", "--pages", args.pages]
-    own += ["-t", str(args.threads)]
+    own += ["-t", str(args.threads), "-f", str(suite)]
     plain = [args.spatter, "-b", "openmp", "-t", str(args.threads), "-f", str(suite)]
-    peers = [[*own, "-f", str(suite)]] if args.self else [plain, [*plain, "--dense-buffers"]]
-    contestants = [[*own, "-f", str(suite)], *peers]
+    commands = {"memkern": own, "Spatter": plain, "Spatter, dense": [*plain, "--dense-buffers"]}
+    if args.self:
+        commands = {"memkern": own, "memkern again": own}
     records: list[dict[str, Any]] = []
 
-    def once(who: int, _: int) -> tuple[list[float], float, float]:
-        output, wall, peak = run(contestants[who], args.threads)
-        if contestants[who][0] != sys.executable:
+    def once(who: str) -> tuple[list[float], float, float]:
+        output, wall, peak = run(commands[who], args.threads)
+        if commands[who] is not own:
             return spatter_times(output), wall, peak
         records[:] = json.loads(output)
         return [record["time_min_s"] for record in records], wall, peak
 
-    found = in_turns(range(len(contestants)), args.turns, once)
+    found = in_turns(commands, args.turns, once)
     # Seconds by turn and case.
-    ours, *others = (np.array([one[0] for one in some]) for some in found.values())
-    if any(ours.shape != other.shape for other in others):
+    times = {who: np.array([one[0] for one in some]) for who, some in found.items()}
+    if len({some.shape for some in times.values()}) > 1:
         raise SystemExit(f"{suite}: the programs ran different numbers of cases")
     name = f"{suite.parent.name}/{suite.stem}"
-    cases: list[Row] = []
-    ratios = []
+    ratios, below = [], 0
     for case, record in enumerate(records):
-        peer = min((other[:, case] for other in others), key=np.median)
-        ratios.append(ratio_interval(peer, ours[:, case], paired=True))
         row = {"suite": name, "case": case, "kernel": record["kernel"]}
         row |= {"pattern": str(record["pattern"]), "delta": record["delta"]}
         row |= {"variant": f"{record['variant']}/{record['isa']}"}
-        row |= {"memkern, GB/s": record["bytes_B"] / np.median(ours[:, case]) / 1e9}
-        row |= {"Spatter, GB/s": record["bytes_B"] / np.median(peer) / 1e9}
-        add(cases, row | interval("ratio", ratios[-1]))
+        ours, *others = ({who: some[:, case]} for who, some in times.items())
+        theirs = {who: some for other in others for who, some in other.items()}
+        work = record["bytes_B"] / 1e9
+        row |= beside("Spatter", "GB/s", {"": ours["memkern"]}, theirs, work)
+        ratios.append(row["ratio"])
+        below += row["ratio high"] < 0.97
+        yield "cases", row
     row = {"suite": name, "cases": len(ratios)}
-    row |= {"geometric mean": geometric_mean([ratio.ratio for ratio in ratios])}
-    row |= {"below": sum(ratio.high < FLOOR for ratio in ratios)}
+    row |= {"geometric mean": geometric_mean(ratios), "below": below}
     for column, unit, scale in ((1, "s", 1.0), (2, "MB", 1e6)):
         own_median, *medians = (
             np.median([one[column] for one in some]) / scale for some in found.values()
         )
         row |= {f"memkern, {unit}": own_median, f"Spatter, {unit}": min(medians)}
-    return row, cases, ratios
+    yield row
 
 
-def main() -> int:
-    """Run the comparison, and print and write a row for each suite."""
-    parser = options(__doc__, turns=7)
-    parser.add_argument("--spatter", help="the peer's executable")
-    parser.add_argument("--self", action="store_true", help="memkern against itself")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--pages", default="4k", help="memkern's pages; Spatter has the system's")
-    parser.add_argument("suites", nargs="+", type=Path)
-    args = parsed(parser)
-    rows: list[Row] = []
-    cases: list[Row] = []
-    ratios: dict[str, Ratio] = {}
+def measured(args: argparse.Namespace) -> Iterator[Any]:
+    """Yield the rows of all suites."""
     for suite in args.suites:
-        row, some, found = compared(args, suite)
-        add(rows, row)
-        cases += some
-        ratios |= {f"{row['suite']}:{case}": ratio for case, ratio in enumerate(found)}
-    write(args, rows, cases=cases)
-    return 0 if judge(ratios) else 1
+        yield from compared(args, suite)
 
+
+OPTIONS = {
+    "suites": {"nargs": "+", "type": Path},
+    "--spatter": {"help": "the peer's executable"},
+    "--self": (False, "memkern against itself"),
+    "--threads": os.cpu_count() or 1,
+    "--pages": ("4k", "memkern's pages; Spatter has the system's"),
+}
+main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -19,16 +19,16 @@ turn.
 import argparse
 import tempfile
 import time
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from peers import best_of_each, by_form, compare_all, in_turns, printed_seconds, valid_record
-from records import Row, add, interval, options, parsed
+from peers import as_fast, beside, by_form, in_turns, printed_seconds, seconds_of
+from records import interval, program
 
 import memkern as mk
 from memkern.families.spmv.model import SpmvModel
-from memkern.statistics import Ratio, ratio_interval
+from memkern.statistics import ratio_interval
 
 FORMS: dict[str, dict[str, Any]] = {
     "CRS": {"format": "crs"},
@@ -60,8 +60,8 @@ def scipy_seconds(matrix: Any, seconds: float) -> float:
     return float(np.median(times))
 
 
-def compared(args: argparse.Namespace, text: str) -> tuple[Row, list[Row], Ratio]:
-    """Return the row of a matrix, the rows of all forms, and memkern's ratio."""
+def compared(args: argparse.Namespace, text: str) -> Iterator[Any]:
+    """Yield the rows of all forms of a matrix, and its row."""
     programs = dict(peer.split("=", 1) for peer in args.peer)
     label, matrix = mk.matrices.build(text)
     knobs = {"threads": args.threads, "pages": "4k", "budget_s": args.seconds}
@@ -71,49 +71,48 @@ def compared(args: argparse.Namespace, text: str) -> tuple[Row, list[Row], Ratio
     bytes_B = SpmvModel(*matrix.shape, matrix.nnz).bytes_B()
     load = mk.loops("load", footprint_B=bytes_B, **knobs)
 
-    def seconds(name: str, _: int) -> dict[str, float]:
+    def seconds(name: str) -> dict[str, float]:
         if name in cases:
-            return {name: valid_record(cases[name], name)["time_median_s"]}
+            return seconds_of(cases[name], name)
         if name == "load":
-            record = load.measure().record
-            return {name: bytes_B / record["bandwidth_median_GBps"] / 1e9}
+            rate = seconds_of(load, name, "bandwidth_median_GBps")[name]
+            return {name: bytes_B / rate / 1e9}
         if name == "SciPy":
             return {name: scipy_seconds(matrix, args.seconds)}
         return printed_seconds([programs[name], file.name, args.threads, args.seconds])
 
     with tempfile.NamedTemporaryFile(suffix=".bin") as file:
         write_matrix(matrix, file.name)
-        contestants = ["load", *cases, *programs, "SciPy"]
-        found = in_turns(contestants, args.turns, seconds)
+        found = in_turns(["load", *cases, *programs, "SciPy"], args.turns, seconds)
     limit = by_form(found.pop("load"))["load"]
     ours = by_form(one for name in cases for one in found.pop(name))
     theirs = by_form(one for some in found.values() for one in some)
-    best, peer, ratio = best_of_each(ours, theirs)
 
     flops = 2 * matrix.nnz / 1e9
-    every: list[Row] = []
+    shares = {}
     for name, times in (("roofline", limit), *ours.items(), *theirs.items()):
+        shares[name] = ratio_interval(limit, times, paired=True)
         row = {"matrix": label, "form": name, "GFLOP/s": flops / np.median(times)}
-        add(every, row | interval("of the roofline", ratio_interval(limit, times, paired=True)))
-    row = {"matrix": label, "nonzeros, million": matrix.nnz / 1e6, "format": best}
-    row |= {"memkern, GFLOP/s": flops / np.median(ours[best])}
-    row |= interval("of the roofline", ratio_interval(limit, ours[best], paired=True))
-    row |= {"peer": peer, "peer, GFLOP/s": flops / np.median(theirs[peer])}
-    share = ratio_interval(limit, theirs[peer], paired=True)
-    row |= {"peer, of the roofline": share.ratio} | interval("ratio", ratio)
-    return row, every, ratio
+        yield "forms", row | interval("of the roofline", shares[name])
+    row = {"matrix": label, "nonzeros, million": matrix.nnz / 1e6}
+    row |= beside("peer", "GFLOP/s", ours, theirs, flops)
+    row |= interval("of the roofline", shares[row["form"]])
+    yield row | {"peer, of the roofline": shares[row["peer"]].ratio}
 
 
-def main() -> None:
-    """Print and write rates and ratios."""
-    parser = options(__doc__, turns=7)
-    parser.add_argument("matrices", nargs="+")
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PROGRAM")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=0.5)
-    args = parsed(parser)
-    compare_all(args, {text: partial(compared, args, text) for text in args.matrices})
+def measured(args: argparse.Namespace) -> Iterator[Any]:
+    """Yield the rows of all matrices."""
+    for text in args.matrices:
+        yield from compared(args, text)
 
+
+OPTIONS = {
+    "matrices": {"nargs": "+"},
+    "--peer": {"action": "append", "default": [], "metavar": "NAME=PROGRAM"},
+    "--threads": 2,
+    "--seconds": 0.5,
+}
+main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

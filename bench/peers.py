@@ -1,6 +1,5 @@
 """Functions shared by the comparisons with other programs."""
 
-import argparse
 import ctypes
 import json
 import os
@@ -10,12 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from records import Row, add, write
+from records import Row, interval
 
 import memkern as mk
-from memkern.statistics import Ratio, geometric_mean, ratio_interval
+from memkern.statistics import geometric_mean, ratio_interval
 
-FLOOR = 0.97
 LAUNCHERS = {
     "mpi": ["mpirun", "--bind-to", "core"],
     # Open MPI's OpenSHMEM ends with a segmentation fault in this transport.
@@ -55,10 +53,10 @@ def printed_by(site: str, program: str, *words: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def printed_seconds(words: Sequence[object], prefix: str = "") -> dict[str, float]:
-    """Return the last of the three columns that a program prints: name, shortest and median."""
-    rows = (line.split() for line in printed(words).splitlines())
-    return {row[0]: float(row[2]) for row in rows if len(row) >= 3 and row[0].startswith(prefix)}
+def printed_seconds(words: Sequence[object], column: int = 2, **how: Any) -> dict[str, float]:
+    """Return the shortest (1) or median (2) seconds that a program prints after each name."""
+    rows = (line.split() for line in printed(words, **how).splitlines())
+    return {row[0]: float(row[column]) for row in rows if len(row) >= 3}
 
 
 def launcher(device: str, ranks: int) -> list[str]:
@@ -68,27 +66,38 @@ def launcher(device: str, ranks: int) -> list[str]:
     return [*LAUNCHERS[device], "-n", str(ranks)]
 
 
-def printed_record(launcher: Sequence[str], words: Sequence[object]) -> dict[str, Any]:
-    """Return the valid record that a command of memkern prints."""
-    command = [*launcher, sys.executable, "-m", "memkern", *words, "--json"]
-    (record,) = json.loads(printed(command))
-    return _valid(record, " ".join(map(str, words)))
+def records_of(
+    *words: object, launcher: Sequence[str] = (), valid: bool = True, **how: Any
+) -> list[dict[str, Any]]:
+    """Return the records that a command of memkern prints, which must be valid unless told."""
+    command = [*launcher, sys.executable, "-m", "memkern", *words, "--json", "-q"]
+    found: list[dict[str, Any]] = json.loads(printed(command, **how))
+    for record in found if valid else ():
+        must_be_valid(record, " ".join(map(str, words)))
+    return found
 
 
-def rotated(contestants: Sequence[Item], turn: int) -> list[Item]:
-    """Return the contestants in the order of a turn."""
-    first = turn % len(contestants)
-    return [*contestants[first:], *contestants[:first]]
+def must_be_valid(record: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a record; end with an error if its results are wrong."""
+    if not record["valid"]:
+        raise SystemExit(f"{name} failed its validation")
+    return record
+
+
+def seconds_of(case: mk.Case, name: str, column: str = "time_median_s") -> dict[str, float]:
+    """Measure a case once, and return a column of its record by its name."""
+    return {name: float(must_be_valid(case.measure().record, name)[column])}
 
 
 def in_turns(
-    names: Iterable[Item], turns: int, measure: Callable[[Item, int], Found]
+    names: Iterable[Item], turns: int, measure: Callable[[Item], Found]
 ) -> dict[Item, list[Found]]:
     """Return the results of `measure` for each name in each turn, in rotating order."""
     found: dict[Item, list[Found]] = {name: [] for name in names}
     for turn in range(turns):
-        for name in rotated(list(found), turn):
-            found[name].append(measure(name, turn))
+        first = turn % len(found)
+        for name in [*list(found)[first:], *list(found)[:first]]:
+            found[name].append(measure(name))
         print(f"  turn {turn + 1} of {turns} done", file=sys.stderr)
     return found
 
@@ -102,53 +111,43 @@ def by_form(seconds: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
     return found
 
 
-def valid_record(case: mk.Case, name: str) -> dict[str, Any]:
-    """Measure a case once and return its record."""
-    return _valid(case.measure().record, name)
-
-
-def _valid(record: dict[str, Any], name: str) -> dict[str, Any]:
-    if not record["valid"]:
-        raise SystemExit(f"{name} failed its validation")
-    return record
-
-
-def best_of_each(
-    ours: Mapping[str, list[float]], theirs: Mapping[str, list[float]]
-) -> tuple[str, str, Ratio]:
-    """Return the forms that are fastest by their medians over all turns, and their ratio."""
-    best, peer = (min(side, key=lambda name: np.median(side[name])) for side in (ours, theirs))
-    return best, peer, ratio_interval(theirs[peer], ours[best], paired=True)
-
-
-def judge(ratios: Mapping[str, Ratio]) -> bool:
-    """Print and return whether memkern is at least as fast in all cases together."""
-    mean = geometric_mean([ratio.ratio for ratio in ratios.values()])
-    below = [name for name, ratio in ratios.items() if ratio.high < FLOOR]
-    good = mean >= 1.0 and not below
-    print(f"\nall {len(ratios)} cases: geometric mean {mean:.3f}, wholly below {FLOOR}: {below}")
-    print("at least as fast" if good else "NOT at least as fast")
-    return good
-
-
-def compare_all(
-    args: argparse.Namespace, cases: Mapping[str, Callable[[], tuple[Row, list[Row], Ratio]]]
-) -> None:
-    """Compare, print, write and judge cases.
+def beside(
+    peer: str,
+    unit: str,
+    ours: Mapping[str, Sequence[float]],
+    theirs: Mapping[str, Sequence[float]],
+    work: float = 0.0,
+) -> Row:
+    """Return the entries of a row for the fastest form of both sides by the medians of the turns.
 
     Parameters
     ----------
-    args : argparse.Namespace
-        As `records.parsed` returns it.
-    cases : mapping of callable
-        By title: returns a case's row, the rows of its forms and its ratio.
+    peer, unit : str
+        Name of the other side, and unit of what is compared, in headings.
+    ours, theirs : mapping of sequence
+        Times of each form in the turns. A form's name is an entry if it has one.
+    work : float, optional
+        What is done in a time, in the unit times its seconds; by default times are compared.
     """
-    rows: list[Row] = []
-    every: list[Row] = []
-    ratios: dict[str, Ratio] = {}
-    for title, compared in cases.items():
-        row, forms, ratios[title] = compared()
-        add(rows, row)
-        every += forms
-    write(args, rows, forms=every)
-    judge(ratios)
+    best, other = (min(side, key=lambda form: np.median(side[form])) for side in (ours, theirs))
+    row: Row = {"form": best} if best else {}
+    medians = [float(np.median(times)) for times in (ours[best], theirs[other])]
+    own, their = [work / median if work else median for median in medians]
+    row |= {f"memkern, {unit}": own} | ({"peer": other} if other else {})
+    row |= {f"{peer}, {unit}": their}
+    return row | interval("ratio", ratio_interval(theirs[other], ours[best], paired=True))
+
+
+def as_fast(rows: Sequence[Row], floor: float = 0.97, least_mean: float = 1.0) -> bool:
+    """Print and return whether memkern is at least as fast by the ratios of all rows together."""
+    judged = [row for row in rows if "ratio high" in row]
+    mean = geometric_mean([row["ratio"] for row in judged])
+    names = [
+        ", ".join(str(value) for value in row.values() if not isinstance(value, float))
+        for row in judged
+        if row["ratio high"] < floor
+    ]
+    good = mean >= least_mean and not names
+    print(f"\nall {len(judged)} cases: geometric mean {mean:.3f}, wholly below {floor}: {names}")
+    print("at least as fast" if good else "NOT at least as fast")
+    return good

@@ -1,4 +1,6 @@
-"""Records of benchmarks: results of a script, how, when and where, in a file and as a table.
+"""Programs of benchmarks and their records: results, how, when and where, in a file and as a table.
+
+A program declares its question, its options and a function that yields rows (`program`).
 
 A record has ``command``, ``commit`` (of memkern), ``date``, ``host``, ``conditions`` and ``rows``.
 Each row maps the headings of a table, with units, to text or numbers; unknown values are null. The
@@ -10,7 +12,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,36 +25,72 @@ FOLDER = Path(__file__).parent / "records"
 Row = dict[str, Any]
 
 
-def options(doc: str | None, turns: int = 0) -> argparse.ArgumentParser:
-    """Return a parser with the options that all scripts have.
-
-    Parameters
-    ----------
-    doc : str
-        Docstring of the script, whose first line describes it.
-    turns : int
-        Default of ``--turns`` if the script measures in turns.
-    """
+def parser_of(doc: str | None, options: Mapping[str, Any], turns: int) -> argparse.ArgumentParser:
+    """Return a parser with the options of a program and those that all programs have."""
     parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     parser.add_argument("-o", "--output", metavar="FILE", help="write the record there, as JSON")
     parser.add_argument("--force", action="store_true", help="overwrite the file")
     parser.add_argument("--conditions", metavar="TEXT", help="for the record: versions, load, ...")
     if turns:
         parser.add_argument("--turns", type=int, default=turns)
+    for name, given in options.items():
+        default, text = given if isinstance(given, tuple) else (given, None)
+        if isinstance(given, dict):
+            parser.add_argument(name, **given)
+        elif default is False:
+            parser.add_argument(name, action="store_true", help=text)
+        else:
+            parser.add_argument(name, type=type(default), default=default, help=text)
     return parser
 
 
-def parsed(
-    parser: argparse.ArgumentParser, words: Sequence[str] | None = None
-) -> argparse.Namespace:
-    """Return the options; end with an error before anything is measured if the file exists."""
-    args = parser.parse_args(words)
-    try:
-        if args.output is not None:
-            files.unused(args.output, args.force)
-    except InputError as error:
-        parser.error(str(error))
-    return args
+def program(
+    doc: str | None,
+    measured: Callable[[argparse.Namespace], Iterable[Row | tuple[str, Row]]],
+    options: Mapping[str, Any] | None = None,
+    turns: int = 0,
+    judge: Callable[[list[Row]], bool] | None = None,
+) -> Callable[[], int]:
+    """Return the main function of a program, which prints rows as they come and writes the record.
+
+    Parameters
+    ----------
+    doc : str
+        Docstring of the program, whose first line describes it.
+    measured : callable
+        Yields the rows for the options: a row of the table, or the name of a finer table and a row
+        of it. A process that yields none, as all ranks but the first, writes no record.
+    options : mapping, optional
+        Options of the program by name: a default (a switch if it is False), a default and a help
+        text, or the keywords of `argparse.ArgumentParser.add_argument`.
+    turns : int, optional
+        Default of ``--turns`` if the program measures in turns.
+    judge : callable, optional
+        Prints what all rows together say, and returns whether it is as it should be: otherwise the
+        exit code is 1.
+    """
+
+    def main() -> int:
+        parser = parser_of(doc, options or {}, turns)
+        args = parser.parse_args()
+        try:  # before anything is measured
+            if args.output is not None:
+                files.unused(args.output, args.force)
+        except InputError as error:
+            parser.error(str(error))
+        tables: dict[str, list[Row]] = {"rows": []}
+        for found in measured(args):
+            name, row = found if isinstance(found, tuple) else ("rows", found)
+            tables.setdefault(name, []).append(row)
+            print(
+                "; ".join(f"{key} {text}" for key, text in cells(row).items() if text), flush=True
+            )
+        every = [row for rows in tables.values() for row in rows]
+        if every and args.output is not None:
+            write(args, tables)
+        return int(judge is not None and bool(every) and not judge(every))
+
+    return main
 
 
 def interval(name: str, ratio: Ratio) -> Row:
@@ -60,26 +98,8 @@ def interval(name: str, ratio: Ratio) -> Row:
     return {name: ratio.ratio, f"{name} low": ratio.low, f"{name} high": ratio.high}
 
 
-def add(rows: list[Row], row: Row) -> None:
-    """Add a row, and print it."""
-    rows.append(row)
-    print("; ".join(f"{name} {text}" for name, text in cells(row).items() if text), flush=True)
-
-
-def write(args: argparse.Namespace, rows: list[Row], **finer: list[Row]) -> None:
-    """Write the record of the measurement to the file named by the options, if any.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        As `parsed` returns it.
-    rows : list of dict
-        Rows of the table.
-    **finer : list of dict
-        Rows of finer tables.
-    """
-    if args.output is None:
-        return
+def write(args: argparse.Namespace, tables: Mapping[str, list[Row]]) -> None:
+    """Write the record of a measurement, with its tables, to the file named by the options."""
     from memkern.host.environment import machine_environment
 
     found = machine_environment()
@@ -91,8 +111,8 @@ def write(args: argparse.Namespace, rows: list[Row], **finer: list[Row]) -> None
         "conditions": args.conditions,
     }
     parts = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
-    for name, some in {"rows": rows, **finer}.items():
-        parts.append(f" {json.dumps(name)}: [\n  " + ",\n  ".join(map(line, some)) + "\n ]")
+    for name, rows in tables.items():
+        parts.append(f" {json.dumps(name)}: [\n  " + ",\n  ".join(map(line, rows)) + "\n ]")
     files.publish({Path(args.output): ("{\n" + ",\n".join(parts) + "\n}\n").encode()})
 
 
