@@ -59,9 +59,11 @@ def memkern_s(args: argparse.Namespace, pattern: str, workers: int) -> float:
         words = [word for name, value in how.items() for word in (f"--{name}", value)]
         (record,) = records_of("amo", "--kernel", pattern, *words, launcher=args.launcher)
         return float(record["time_median_s"])
-    if mk.registry()[f"amo.{pattern}"].indices:
-        how["indices"] = "circustent"
-    how |= {"memsize": args.memsize, "threads": workers, "pages": "4k", "pin": "compact"}
+    how |= {"threads": workers, "pages": "4k", "pin": "compact"}
+    kernel = mk.registry()[f"amo.{pattern}"]
+    how |= {"indices": "circustent"} if kernel.indices else {}
+    if "memsize" in kernel.inputs:
+        how["memsize"] = args.memsize
     return seconds_of(mk.amo(pattern, **how), pattern)[pattern]
 
 

@@ -16,28 +16,27 @@ times; compared with them, memkern also forks and takes the same number of sampl
 times are compared. likwid-bench runs invocations back to back and prints one time for all of them:
 a mean, which a short quiet period does not improve. Compared with it, memkern runs without barriers
 on the same units, and its medians are compared with these means, with the median of several runs on
-each side. ``--statistic`` overrides this choice; the ratio by the other statistic is also printed.
+each side. ``--statistic`` overrides this choice.
 
 With ``--self`` memkern is its own peer, which shows the effect of noise.
 """
 
 import argparse
 import csv
-import json
 import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from subprocess import CalledProcessError
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from peers import judge, printed, rotated
-from records import Row, add, interval, options, parsed, write
+from peers import as_fast, beside, in_turns, printed, records_of
+from records import Row, program
 
-from memkern.statistics import Ratio, ratio_interval
+from memkern.host.capacity import data_caches, last_level_cache_B
 
 STATISTICS = ("shortest", "typical")
 STREAM = ("stream.copy", "stream.scale", "stream.add", "stream.triad")
@@ -68,58 +67,38 @@ ELEMENT_B = 8
 KEPT = 2  # number of fastest forms of a likwid-bench kernel that are compared
 PROBE_B = 4e9  # moved by each form to find the fastest
 
-
-class Found(NamedTuple):
-    """Seconds of an invocation; memkern's also have bytes, elements and variant/isa."""
-
-    shortest: float
-    typical: float
-    bytes_B: float = 0.0
-    elements: int = 0
-    how: str = ""
+Times = tuple[float, float]
+"""Shortest and typical seconds of an invocation."""
+Run = Callable[[], dict[str, Times]]
+"""Runs a program, and returns the times of its kernels."""
 
 
-class Contestant(NamedTuple):
-    """A program that measures kernels: its label and a function that runs it."""
-
-    label: str
-    run: Callable[[], dict[str, Found]]
-
-
-class Round(NamedTuple):
-    """Contestants that take turns: memkern, its peers and, if requested, memkern at its best."""
-
-    level: str | None
-    statistic: str
-    ours: Contestant
-    peers: list[Contestant]
-    best: Contestant | None
-
-
-def memkern(kernels: list[str], *options: str, pages: str, huge: bool = False) -> dict[str, Found]:
-    """Measure kernels with memkern; return the shortest and the median time of all repeats."""
+def memkern(
+    kernels: list[str],
+    words: list[object],
+    told: dict[str, dict[str, Any]],
+    pages: str,
+    huge: bool = False,
+) -> dict[str, Times]:
+    """Return the shortest and the median time of all repeats; a record of each is added to told."""
     records: list[dict[str, Any]] = []
     for family in dict.fromkeys(kernel.partition(".")[0] for kernel in kernels):
         names = [kernel.partition(".")[2] for kernel in kernels if kernel.startswith(f"{family}.")]
-        command = [sys.executable, "-m", "memkern", family, "-k", ",".join(names), "--json", "-q"]
-        records += json.loads(printed([*command, "--pages", pages, *options], {}, huge))
+        own = [family, "-k", ",".join(names), "--pages", pages, *words]
+        records += records_of(*own, variables={}, huge=huge)
     found = {}
     for kernel in kernels:
-        own = [record for record in records if record["kernel"] == kernel]
-        found[kernel] = Found(
-            min(float(record["time_min_s"]) for record in own),
-            float(np.median([record["time_median_s"] for record in own])),
-            float(own[0]["bytes_B"]),
-            int(own[0]["elements"]),
-            f"{own[0]['variant']}/{own[0]['isa']}",
-        )
+        of_kernel = [record for record in records if record["kernel"] == kernel]
+        told[kernel] = of_kernel[0]
+        typical = np.median([record["time_median_s"] for record in of_kernel])
+        found[kernel] = (min(record["time_min_s"] for record in of_kernel), float(typical))
     return found
 
 
-def stream_found(output: str) -> dict[str, Found]:
+def stream_found(output: str) -> dict[str, Times]:
     """Return the times that STREAM prints."""
     rows = re.findall(r"^(?:Copy|Scale|Add|Triad): +\S+ +(\S+) +(\S+)", output, re.MULTILINE)
-    return {k: Found(float(row[1]), float(row[0])) for k, row in zip(STREAM, rows, strict=True)}
+    return {k: (float(row[1]), float(row[0])) for k, row in zip(STREAM, rows, strict=True)}
 
 
 def stream_size(output: str) -> tuple[int, int]:
@@ -130,10 +109,10 @@ def stream_size(output: str) -> tuple[int, int]:
     return int(elements[1]), int(times[1])
 
 
-def babelstream_found(output: str) -> dict[str, Found]:
+def babelstream_found(output: str) -> dict[str, Times]:
     """Return the times that BabelStream prints."""
     return {
-        BABELSTREAM[row["function"]]: Found(float(row["min_runtime"]), float(row["avg_runtime"]))
+        BABELSTREAM[row["function"]]: (float(row["min_runtime"]), float(row["avg_runtime"]))
         for row in csv.DictReader(output.splitlines())
     }
 
@@ -149,69 +128,60 @@ def likwid_seconds(output: str, bytes_B: int) -> float:
     return seconds / int(fields["Iterations per thread"])
 
 
-@cache
-def topology() -> dict[str, Any]:
-    """Return memkern's description of the caches."""
-    info = json.loads(printed([sys.executable, "-m", "memkern", "info", "--json"], {}))
-    return dict(info["topology"])
-
-
-def forking_round(args: argparse.Namespace) -> Round:
-    """Return the round of the kernels of STREAM and BabelStream."""
+def forking(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of the kernels of STREAM and BabelStream."""
     variables = {"OMP_NUM_THREADS": str(args.threads)}
     if args.pin != "none":
         places = ",".join(f"{{{unit}}}" for unit in args.pin.split(","))
         variables |= {"OMP_PROC_BIND": "true", "OMP_PLACES": places}
-    elements = args.elements or 4 * topology()["last_level_cache_B"] // ELEMENT_B
-    times = args.times
+    elements, times = args.elements or 4 * last_level_cache_B() // ELEMENT_B, args.times
     if args.stream:
         sizes = {stream_size(printed([path], variables)) for path in args.stream}
         if len(sizes) > 1 or (args.elements and sizes != {(elements, times)}):
             raise SystemExit(f"STREAM was built for these elements and times: {sorted(sizes)}")
         ((elements, times),) = sizes
 
-    def peer(command: list[str], read: Callable[[str], dict[str, Found]]) -> Contestant:
-        label = os.path.basename(command[0])
-        return Contestant(label, lambda: read(printed(command, variables)))
+    def peer(command: list[str], read: Callable[[str], dict[str, Times]]) -> dict[str, Run]:
+        return {os.path.basename(command[0]): lambda: read(printed(command, variables))}
 
-    peers = [peer([path], stream_found) for path in args.stream]
-    kernels = list(STREAM)
+    peers: dict[str, Run] = {}
+    for path in args.stream:
+        peers |= peer([path], stream_found)
     if args.babelstream:
         command = [args.babelstream, "-s", str(elements), "-n", str(times), "-o", "All", "--csv"]
-        peers.append(peer(command, babelstream_found))
-        kernels = list(BABELSTREAM.values())
+        peers |= peer(command, babelstream_found)
     # The peers ignore the first of their times.
-    options = ["-n", str(elements), "--runs", str(times - 1), "--repetition", "fork"]
-    options += ["-t", str(args.threads), "--pin", args.pin]
-    return make_round(args, None, "shortest", kernels, options, peers)
+    words = ["-n", elements, "--runs", times - 1, "--repetition", "fork"]
+    words += ["-t", args.threads, "--pin", args.pin]
+    kernels = list(BABELSTREAM.values() if args.babelstream else STREAM)
+    yield from compared(args, "shortest", kernels, words, peers)
 
 
 def likwid_elements(args: argparse.Namespace, arrays: int) -> int:
     """Return the length of an array: all fill half of a cache, or each is 4 times the caches."""
-    found = topology()
     if args.level == "memory":
-        share = 4 * int(found["last_level_cache_B"]) // ELEMENT_B // int(args.threads)
+        share = 4 * last_level_cache_B() // ELEMENT_B // int(args.threads)
     else:
-        (cache,) = (c for c in found["caches"] if f"L{c['level']}" == args.level)
+        (cache,) = (c for c in data_caches() if f"L{c['level']}" == args.level)
         share = int(cache["size_B"]) // cache["shared_by"] // 2 // (ELEMENT_B * arrays)
     return int(args.threads) * max(share // STRIDE, 1) * STRIDE
 
 
-def likwid_forms(args: argparse.Namespace, name: str, bytes_B: int) -> tuple[list[Contestant], str]:
+def likwid_forms(args: argparse.Namespace, kernel: str, bytes_B: int) -> tuple[dict[str, Run], str]:
     """Return the best forms of a likwid-bench kernel and the units that it runs on.
 
     Each run takes an additional second, in which likwid-bench sleeps to find the clock frequency.
     """
-    group = f"N:{bytes_B}B:{args.threads}"
+    name, group = LIKWID[kernel][0], f"N:{bytes_B}B:{args.threads}"
 
     def bench(form: str, iterations: float) -> str:
         count = str(max(int(iterations), 10))
         return printed([args.likwid_bench, "-t", form, "-i", count, "-W", group], {})
 
-    def repeat(form: str, iterations: float, kernel: str) -> dict[str, Found]:
+    def repeat(form: str, iterations: float) -> dict[str, Times]:
         output = [bench(form, iterations) for _ in range(args.repeats)]
         times = [likwid_seconds(o, bytes_B) for o in output]
-        return {kernel: Found(min(times), float(np.median(times)))}
+        return {kernel: (min(times), float(np.median(times)))}
 
     listed = re.findall(r"^(\w+) - ", printed([args.likwid_bench, "-a"], {}), re.MULTILINE)
     forms = [form for form in listed if re.fullmatch(rf"{name}(_(?!sp)\w+)?", form)]
@@ -233,132 +203,74 @@ def likwid_forms(args: argparse.Namespace, name: str, bytes_B: int) -> tuple[lis
         raise SystemExit(f"likwid-bench runs no form of {name} here")
     tried = ", ".join(f"{form} {1e6 * s:.4g}" for form, s in seconds.items())
     print(f"  {bytes_B} bytes, microseconds: {tried}", file=sys.stderr)
-    kernel = next(k for k, (theirs, _) in LIKWID.items() if theirs == name)
     kept = sorted(seconds, key=seconds.__getitem__)[:KEPT]
-    peers = [
-        Contestant(form, partial(repeat, form, args.seconds / seconds[form], kernel))
-        for form in kept
-    ]
-    return peers, ",".join(units)
+    return {form: partial(repeat, form, args.seconds / seconds[form]) for form in kept}, ",".join(
+        units
+    )
 
 
-def likwid_rounds(args: argparse.Namespace) -> list[Round]:
-    """Return a round for each kernel of likwid-bench, with its own length."""
-    rounds = []
-    for kernel, (name, arrays) in LIKWID.items():
-        elements = likwid_elements(args, arrays)
-        peers, units = likwid_forms(args, name, elements * ELEMENT_B * arrays)
-        options = ["-n", str(elements), "--repetition", "free", "--repeats", str(args.repeats)]
-        options += ["--budget", str(args.seconds), "-t", str(args.threads), "--pin", units]
-        rounds.append(make_round(args, args.level, "typical", [kernel], options, peers))
-    return rounds
-
-
-def make_round(
+def compared(
     args: argparse.Namespace,
-    level: str | None,
     statistic: str,
     kernels: list[str],
-    options: list[str],
-    peers: list[Contestant],
-) -> Round:
-    """Return a round of memkern and its peers."""
-    ours = Contestant("memkern", lambda: memkern(kernels, *options, pages="4k"))
-    best = Contestant(
-        f"pages {args.best_pages}",
-        lambda: memkern(kernels, *options, pages=args.best_pages, huge=True),
-    )
-    return Round(
-        level,
-        args.statistic or statistic,
-        ours,
-        [ours] if args.self else peers,
-        best if args.best_pages else None,
-    )
+    words: list[object],
+    peers: Mapping[str, Run],
+) -> Iterator[Row]:
+    """Yield a row for each kernel, by the times of memkern and its peers in the same turns."""
+    at, told = STATISTICS.index(args.statistic or statistic), {}
+    runs: dict[str, Run] = {"memkern": partial(memkern, kernels, words, told, "4k")}
+    runs |= {"memkern again": runs["memkern"]} if args.self else peers
+    if args.best_pages:
+        runs["best"] = partial(memkern, kernels, words, told, args.best_pages, huge=True)
+    found = in_turns(runs, args.turns, lambda who: runs[who]())
+    for kernel in kernels:
+        times = {
+            who: [turn[kernel][at] for turn in some]
+            for who, some in found.items()
+            if kernel in some[0]
+        }
+        ours, best, work = times.pop("memkern"), times.pop("best", None), told[kernel]["bytes_B"]
+        row: Row = {"kernel": kernel, "data in": None if len(kernels) > 1 else args.level}
+        row |= {"elements": told[kernel]["elements"], "by": f"the {STATISTICS[at]} time"}
+        row |= {"variant": f"{told[kernel]['variant']}/{told[kernel]['isa']}"}
+        row |= beside("peer", "GB/s", {"": ours}, times, work / 1e9)
+        yield row | (
+            {f"pages {args.best_pages}, GB/s": work / np.median(best) / 1e9} if best else {}
+        )
 
 
-def play(rounds: list[Round], turns: int) -> list[list[list[dict[str, Found]]]]:
-    """Return the times of each contestant of each round in each turn."""
-    contestants = [[r.ours, *r.peers, *([r.best] if r.best else [])] for r in rounds]
-    found: list[list[list[dict[str, Found]]]] = [[[] for _ in group] for group in contestants]
-    for turn in range(turns):
-        for group, into in zip(contestants, found, strict=True):
-            for who in rotated(range(len(group)), turn):
-                into[who].append(group[who].run())
-        print(f"  turn {turn + 1} of {turns} done", file=sys.stderr)
-    return found
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of all kernels."""
+    if not (args.stream or args.babelstream or args.likwid_bench):
+        raise SystemExit("name at least one peer")
+    if args.stream or args.babelstream:
+        yield from forking(args)
+    for kernel, (_, arrays) in LIKWID.items() if args.likwid_bench else ():
+        elements = likwid_elements(args, arrays)
+        peers, units = likwid_forms(args, kernel, elements * ELEMENT_B * arrays)
+        words = ["-n", elements, "--repetition", "free", "--repeats", args.repeats]
+        words += ["--budget", args.seconds, "-t", args.threads, "--pin", units]
+        yield from compared(args, "typical", [kernel], words, peers)
 
 
-def kernel_rows(
-    played: Round, found: list[list[dict[str, Found]]]
-) -> Iterator[tuple[Row, Row, Ratio]]:
-    """Yield a row of the table, a row of further values, and the ratio of each kernel."""
-
-    def times(who: int, kernel: str, statistic: str) -> np.ndarray:
-        return np.array([getattr(turn[kernel], statistic) for turn in found[who]])
-
-    def versus(kernel: str, statistic: str) -> tuple[int, Ratio]:
-        rivals = [w for w in range(1, len(played.peers) + 1) if kernel in found[w][0]]
-        peer = min(rivals, key=lambda who: float(np.median(times(who, kernel, statistic))))
-        ours = times(0, kernel, statistic)
-        return peer, ratio_interval(times(peer, kernel, statistic), ours, paired=True)
-
-    chosen = played.statistic
-    other = STATISTICS[1 - STATISTICS.index(chosen)]
-    for kernel, first in found[0][0].items():
-        peer, ratio = versus(kernel, chosen)
-        speeds = [
-            first.bytes_B / np.median(times(who, kernel, chosen)) / 1e9
-            for who in (0, peer, *((-1,) if played.best else ()))
-        ]
-        row = {"kernel": kernel, "data in": played.level}
-        more = {**row, "elements": first.elements, "by": f"the {chosen} time"}
-        row |= {"variant": first.how, "memkern, GB/s": speeds[0]}
-        row |= {"peer": played.peers[peer - 1].label, "peer, GB/s": speeds[1]}
-        row |= interval("ratio", ratio)
-        more |= {f"ratio of the {other} times": versus(kernel, other)[1].ratio}
-        if played.best:
-            more |= {f"{played.best.label}, GB/s": speeds[2]}
-        yield row, more, ratio
-
-
-def main() -> int:
-    """Run the comparison, and print and write a row for each kernel."""
-    parser = options(__doc__, turns=7)
-    parser.add_argument("--stream", action="append", default=[], help="executable; repeatable")
-    parser.add_argument("--babelstream", help="executable of the OpenMP model")
-    parser.add_argument("--likwid-bench", help="executable")
-    parser.add_argument("--self", action="store_true", help="memkern against itself")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--statistic", choices=STATISTICS, help="of the times in a turn")
-    parser.add_argument(
-        "--best-pages", nargs="?", const="default", help="memkern's best pages, quoted beside"
-    )
-    forking = parser.add_argument_group("beside STREAM and BabelStream")
-    forking.add_argument("--pin", default="none", help="'none' or units for both: 0,1")
-    forking.add_argument("--elements", type=int, help="by default STREAM's, or 4 x the caches")
-    forking.add_argument("--times", type=int, default=100, help="STREAM's NTIMES wins")
-    free = parser.add_argument_group("beside likwid-bench")
-    free.add_argument("--level", choices=("L1", "L2", "L3", "memory"), default="memory")
-    free.add_argument("--seconds", type=float, default=0.3, help="a run")
-    free.add_argument("--repeats", type=int, default=3, help="runs in a turn, each allocates anew")
-    args = parsed(parser)
-    rounds = [forking_round(args)] if args.stream or args.babelstream else []
-    if args.likwid_bench:
-        rounds += likwid_rounds(args)
-    if not rounds:
-        parser.error("name at least one peer")
-    rows: list[Row] = []
-    others: list[Row] = []
-    ratios: dict[str, Ratio] = {}
-    for played, found in zip(rounds, play(rounds, args.turns), strict=True):
-        for row, more, ratio in kernel_rows(played, found):
-            add(rows, row)
-            add(others, more)
-            ratios[f"{row['kernel']}, {played.level or 'forking'}"] = ratio
-    write(args, rows, others=others)
-    return 0 if judge(ratios) else 1
-
+OPTIONS = {
+    "--stream": {"action": "append", "default": [], "help": "executable; repeatable"},
+    "--babelstream": {"help": "executable of the OpenMP model"},
+    "--likwid-bench": {"help": "executable"},
+    "--self": (False, "memkern against itself"),
+    "--threads": os.cpu_count() or 1,
+    "--statistic": {"choices": STATISTICS, "help": "of the times in a turn"},
+    "--best-pages": {"nargs": "?", "const": "default", "help": "memkern's best pages, beside"},
+    "--pin": ("none", "beside STREAM and BabelStream: 'none' or units for both: 0,1"),
+    "--elements": {"type": int, "help": "beside them, by default STREAM's, or 4 x the caches"},
+    "--times": (100, "beside them; STREAM's NTIMES wins"),
+    "--level": {
+        "choices": ("L1", "L2", "L3", "memory"), "default": "memory", "help": "of likwid-bench",
+    },
+    "--seconds": (0.3, "a run of likwid-bench"),
+    "--repeats": (3, "runs of likwid-bench in a turn, each allocates anew"),
+}  # fmt: skip
+main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
 
 if __name__ == "__main__":
     raise SystemExit(main())

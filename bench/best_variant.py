@@ -3,16 +3,19 @@
 python bench/best_variant.py --turns 7
 """
 
-import random
+import argparse
 import statistics
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from records import Row, add, interval, options, parsed, write
+from peers import as_fast, in_turns
+from records import Row, interval, program
 
 import memkern as mk
 from memkern import _memkern
-from memkern.statistics import Ratio, geometric_mean, ratio_interval
+from memkern.statistics import ratio_interval
 
 
 def cases() -> dict[str, mk.Case]:
@@ -54,31 +57,25 @@ def undisturbed(case: mk.Case) -> dict[str, Any]:
     return record
 
 
-def main() -> None:
-    """Print and write the ratio of every case."""
-    parser = options(__doc__, turns=7)
-    args = parsed(parser)
-    rows: list[Row] = []
-    ratios: dict[str, Ratio] = {}
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield the ratio of every case."""
     for name, case in cases().items():
         variants = sorted({variant for variant, _ in case.prepare().native.candidates()})
-        times: dict[str, list[float]] = {v: [] for v in ("best", *variants)}
-        chosen: Counter[str] = Counter()
-        for _ in range(args.turns):
-            for variant in random.sample(list(times), len(times)):
-                record = undisturbed(case.with_(variant=variant))
-                times[variant].append(record["time_median_s"])
-                if variant == "best":
-                    chosen[f"{record['variant']}/{record['isa']}"] += 1
+        found = in_turns(
+            ("best", *variants),
+            args.turns,
+            lambda variant, case=case: undisturbed(case.with_(variant=variant)),
+        )
+        times = {v: [record["time_median_s"] for record in some] for v, some in found.items()}
         fastest = min(variants, key=lambda v, times=times: statistics.median(times[v]))
-        ratios[name] = ratio_interval(times[fastest], times["best"], paired=True)
-        row = {"case": name, "fastest": fastest} | interval("ratio", ratios[name])
-        add(rows, row | {"chosen": ", ".join(f"{word} {n}" for word, n in chosen.items())})
-    write(args, rows)
-    below = [name for name, ratio in ratios.items() if ratio.high < 0.9]
-    mean = geometric_mean([ratio.ratio for ratio in ratios.values()])
-    print(f"geometric mean {mean:.3f}; wholly below 0.9: {', '.join(below) or 'none'}")
+        row = {"case": name, "fastest": fastest}
+        row |= interval("ratio", ratio_interval(times[fastest], times["best"], paired=True))
+        chosen = Counter(f"{record['variant']}/{record['isa']}" for record in found["best"])
+        yield row | {"chosen": ", ".join(f"{word} {n}" for word, n in chosen.items())}
 
+
+judge = partial(as_fast, floor=0.9, least_mean=0.97)
+main = program(__doc__, measured, turns=7, judge=judge)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

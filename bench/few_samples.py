@@ -5,10 +5,12 @@ The medians agree only if the data of the first sample are already in the caches
     python bench/few_samples.py --turns 12
 """
 
+import argparse
+from collections.abc import Iterator
 from typing import Any
 
 from peers import in_turns
-from records import Row, add, interval, options, parsed, write
+from records import Row, interval, program
 
 import memkern as mk
 from memkern.results.slowdowns import compare_turns
@@ -29,25 +31,20 @@ def cases(threads: int) -> dict[str, mk.Case]:
     }
 
 
-def many_and_few(case: mk.Case) -> list[dict[str, Any]]:
-    """Return the records of many samples and of few."""
-    return [case.with_(runs=runs).measure().record for runs in (MANY, FEW)]
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield the ratios of the times."""
+    every = {(name, n): case for n in (1, 2) for name, case in cases(n).items()}
+
+    def many_and_few(key: tuple[str, int]) -> list[dict[str, Any]]:
+        return [every[key].with_(runs=runs).measure().record for runs in (MANY, FEW)]
+
+    for (name, threads), found in in_turns(every, args.turns, many_and_few).items():
+        median_us = 1e6 * found[-1][0]["time_median_s"]
+        row = {"case": name, "threads": threads, "median, us": median_us}
+        yield row | interval("few over many", compare_turns(found, 0.95))
 
 
-def main() -> None:
-    """Measure, and print and write the ratios of the times."""
-    parser = options(__doc__, turns=12)
-    args = parsed(parser)
-    rows: list[Row] = []
-    for threads in (1, 2):
-        every = cases(threads)
-        pairs = in_turns(every, args.turns, lambda name, _, every=every: many_and_few(every[name]))
-        for name, found in pairs.items():
-            median_us = 1e6 * found[-1][0]["time_median_s"]
-            row = {"case": name, "threads": threads, "median, us": median_us}
-            add(rows, row | interval("few over many", compare_turns(found, 0.95)))
-    write(args, rows)
-
+main = program(__doc__, measured, turns=12)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -8,12 +8,14 @@ and the time that `memkern.halo_time` predicts from messages, which are measured
     mpirun -n 2 python bench/halo_exchange.py
 """
 
-from collections.abc import Callable
+import argparse
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from peers import in_turns
-from records import Row, add, interval, options, parsed, write
+from records import Row, interval, program
 
 import memkern as mk
 from memkern.engine.processes.communication import ranks
@@ -60,43 +62,35 @@ def halo_of(case: Case) -> dict[str, tuple[float, float]]:
     }
 
 
-def main() -> None:
-    """Print and write rates and ratios."""
-    parser = options(__doc__, turns=7)
-    parser.add_argument("--matrix", default="hpcg:64")
-    parser.add_argument("--elements", type=int, default=16, help="K of the mesh")
-    parser.add_argument("--threads", type=int, default=1)
-    args = parsed(parser)
-    knobs: dict[str, Any] = {"threads": args.threads, "budget_s": 0.5, "placements": 1}
-    kernels: dict[str, Callable[..., Case]] = {
-        f"spmv.{format}": lambda format=format, **how: mk.spmv(args.matrix, format, **how, **knobs)
-        for format in ("crs", "sell")
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield rates and ratios, on the first rank."""
+    how: dict[str, Any] = {"threads": args.threads, "budget_s": 0.5, "placements": 1}
+    kernels = {f"spmv.{f}": partial(mk.spmv, args.matrix, f, **how) for f in ("crs", "sell")}
+    kernels |= {
+        f"bs.bs{number}": partial(mk.bs, number, elements=args.elements, **how)
+        for number in (6, 7, 8)
     }
-    for number in (6, 7, 8):
-        kernels[f"bs.bs{number}"] = lambda number=number, **how: mk.bs(
-            number, elements=args.elements, **how, **knobs
-        )
     sends = messages() if ranks().size > 1 else None
-    rows: list[Row] = []
     for name, case in kernels.items():
         cases = {"copies": case(), **{when: case(halo=when) for when in ("blocking", "overlap")}}
-        found = in_turns(cases, args.turns, lambda how, _, cases=cases: cases[how].measure())
+        found = in_turns(cases, args.turns, lambda how, cases=cases: cases[how].measure())
         halo = halo_of(cases["blocking"])
         if ranks().number:
             continue
         rates = {how: [one.bandwidth_GBps for one in some] for how, some in found.items()}
         row = {"kernel": name, "ranks": ranks().size, "copies, GB/s": np.median(rates["copies"])}
-        for how in ("blocking", "overlap"):
-            row |= interval(how, ratio_interval(rates[how], rates["copies"], paired=True))
+        for when in ("blocking", "overlap"):
+            row |= interval(when, ratio_interval(rates[when], rates["copies"], paired=True))
         if sends is not None:
             record = found["blocking"][-1].record
             row |= {"sent, B": record["halo_sent_B"], "exchange, %": 100 * record["halo_share"]}
             row |= {"exchange, us": 1e6 * record["halo_share"] * record["time_median_s"]}
             row |= {"by messages, us": 1e6 * mk.halo_time(halo, sends)}
-        add(rows, row)
-    if not ranks().number:
-        write(args, rows)
+        yield row
 
+
+OPTIONS = {"--matrix": "hpcg:64", "--elements": (16, "K of the mesh"), "--threads": 1}
+main = program(__doc__, measured, OPTIONS, turns=7)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

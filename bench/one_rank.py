@@ -11,15 +11,15 @@ the turns in which both records are undisturbed, if there are at least four; the
 all ratios together (Bonferroni's correction). The exit code is 1 if an interval does not contain 1.
 """
 
-import json
+import argparse
 import os
 import shlex
-import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from peers import in_turns, printed
-from records import Row, add, interval, options, parsed, write
+from peers import ROOT_MAY, in_turns, records_of
+from records import Row, interval, program
 
 from memkern.statistics import ratio_interval
 
@@ -50,45 +50,31 @@ size_B = ["16KiB", "64MiB"]
 """
 
 
-def times(words: list[str]) -> dict[str, float]:
+def times(words: list[str], launcher: list[str]) -> dict[str, float]:
     """Return the median seconds of the cases that were not disturbed."""
-    found = {}
-    for record in json.loads(printed(words)):
-        case = f"{record['kernel']}, {record['footprint_B']} B"
-        if not record["valid"]:
-            raise SystemExit(f"{case} failed its validation")
-        if not record["disturbed"]:
-            found[case] = float(record["time_median_s"])
-    return found
+    return {
+        f"{record['kernel']}, {record['footprint_B']} B": float(record["time_median_s"])
+        for record in records_of(*words, launcher=launcher)
+        if not record["disturbed"]
+    }
 
 
-def main() -> int:
-    """Run the comparison, and print and write a row for each case."""
-    parser = options(__doc__, turns=7)
-    parser.add_argument("--mpi", default="mpirun -n 1 --bind-to none", help="launcher of MPI")
-    parser.add_argument(
-        "--shmem",
-        # Open MPI's OpenSHMEM ends with a segmentation fault in this transport.
-        default="oshrun -n 1 --bind-to none --mca btl ^uct",
-        help="launcher of OpenSHMEM",
-    )
-    parser.add_argument("--unit", type=int, default=max(os.sched_getaffinity(0)))
-    args = parsed(parser)
-    os.environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield a row for each case."""
+    os.environ |= ROOT_MAY
     os.sched_setaffinity(0, {args.unit})
     launchers = {"none": [], "mpi": shlex.split(args.mpi), "shmem": shlex.split(args.shmem)}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sweep.toml"
         file.write_text(SWEEP)
-        own = [sys.executable, "-m", "memkern", "sweep", str(file), "--json", "-q", "--comm"]
         found = in_turns(
-            launchers, args.turns, lambda comm, _: times([*launchers[comm], *own, comm])
+            launchers,
+            args.turns,
+            lambda comm: times(["sweep", str(file), "--comm", comm], launchers[comm]),
         )
     alone = found.pop("none")
     cases = dict.fromkeys(case for some in alone for case in some)
     level = 1 - 0.05 / (len(cases) * len(found))
-    rows: list[Row] = []
-    apart = []
     for case in cases:
         row: Row = {"case": case}
         for comm, ranks in found.items():
@@ -97,17 +83,31 @@ def main() -> int:
                 for one, rank in zip(alone, ranks, strict=True)
                 if case in one and case in rank
             ]
-            if len(both) < _LEAST_TURNS:
-                continue
-            ratio = ratio_interval(*zip(*both, strict=True), level, paired=True)
-            row |= interval(LIBRARIES[comm], ratio)
-            if not ratio.low <= 1 <= ratio.high:
-                apart.append(f"{case} by {LIBRARIES[comm]}")
-        add(rows, row)
-    write(args, rows)
-    print(f"apart from the process without ranks: {', '.join(apart) or 'none'}")
-    return 1 if apart else 0
+            if len(both) >= _LEAST_TURNS:
+                ratio = ratio_interval(*zip(*both, strict=True), level, paired=True)
+                row |= interval(LIBRARIES[comm], ratio)
+        yield row
 
+
+def alike(rows: list[Row]) -> bool:
+    """Print which intervals do not contain 1, and return whether all do."""
+    apart = [
+        f"{row['case']} by {name}"
+        for row in rows
+        for name in LIBRARIES.values()
+        if name in row and not row[f"{name} low"] <= 1 <= row[f"{name} high"]
+    ]
+    print(f"apart from the process without ranks: {', '.join(apart) or 'none'}")
+    return not apart
+
+
+OPTIONS = {
+    "--mpi": ("mpirun -n 1 --bind-to none", "launcher of MPI"),
+    # Open MPI's OpenSHMEM ends with a segmentation fault in this transport.
+    "--shmem": ("oshrun -n 1 --bind-to none --mca btl ^uct", "launcher of OpenSHMEM"),
+    "--unit": max(os.sched_getaffinity(0)),
+}
+main = program(__doc__, measured, OPTIONS, turns=7, judge=alike)
 
 if __name__ == "__main__":
     raise SystemExit(main())

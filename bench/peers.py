@@ -19,6 +19,7 @@ LAUNCHERS = {
     # Open MPI's OpenSHMEM ends with a segmentation fault in this transport.
     "shmem": ["oshrun", "--bind-to", "core", "--mca", "btl", "^uct"],
 }
+ROOT_MAY = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 PR_SET_THP_DISABLE = 41
 # Each thread of OpenMP on a core.
 ON_CORES = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
@@ -61,8 +62,7 @@ def printed_seconds(words: Sequence[object], column: int = 2, **how: Any) -> dic
 
 def launcher(device: str, ranks: int) -> list[str]:
     """Return the words that start ranks of a library, which root may do as well."""
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        os.environ.setdefault(name, "1")
+    os.environ |= ROOT_MAY
     return [*LAUNCHERS[device], "-n", str(ranks)]
 
 
@@ -143,7 +143,7 @@ def as_fast(rows: Sequence[Row], floor: float = 0.97, least_mean: float = 1.0) -
     judged = [row for row in rows if "ratio high" in row]
     mean = geometric_mean([row["ratio"] for row in judged])
     names = [
-        ", ".join(str(value) for value in row.values() if not isinstance(value, float))
+        ", ".join(str(value) for value in row.values() if not isinstance(value, float | None))
         for row in judged
         if row["ratio high"] < floor
     ]

@@ -7,11 +7,14 @@ only; new memory adds the differences between placements::
     python bench/run_spread.py --turns 40
 """
 
-import random
+import argparse
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from records import Row, add, options, parsed, write
+from peers import in_turns
+from records import Row, program
 
 import memkern as mk
 from memkern import _memkern
@@ -37,33 +40,31 @@ def cases() -> dict[str, mk.Case]:
     }
 
 
-def main() -> None:
-    """Print and write the spread of each case in each way."""
-    parser = options(__doc__, turns=40)
-    args = parsed(parser)
-    order = random.Random(1)
-    rows: list[Row] = []
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield the spread of each case in each way."""
     for name, case in cases().items():
         kept: dict[str, Prepared] = {}
-        medians: dict[str, list[float]] = {way: [] for way in WAYS}
-        for _ in range(args.turns):
-            for way in order.sample(WAYS, len(WAYS)):
-                prepared = kept.get(way)
-                if prepared is None:
-                    _memkern.release_memory(ALL_B)
-                    prepared = case.with_(pages=way.rsplit(" ", 1)[1]).prepare()
-                    prepared.native.fill(outputs=True)
-                    if way.startswith("same"):
-                        kept[way] = prepared
-                samples = take_samples(prepared)
-                if not samples.disturbed:
-                    medians[way].append(float(np.median(samples.seconds[:, 0])))
-        row = {"case": name, "undisturbed": sum(map(len, medians.values()))}
-        for way, seconds in medians.items():
-            row[f"{way}, %"] = 100 * np.std(np.log(seconds), ddof=1) if len(seconds) > 2 else None
-        add(rows, row)
-    write(args, rows)
 
+        def median(way: str, case: mk.Case = case, kept: dict[str, Prepared] = kept) -> float:
+            prepared = kept.get(way)
+            if prepared is None:
+                _memkern.release_memory(ALL_B)
+                prepared = case.with_(pages=way.rsplit(" ", 1)[1]).prepare()
+                prepared.native.fill(outputs=True)
+                if way.startswith("same"):
+                    kept[way] = prepared
+            samples = take_samples(prepared)
+            return math.nan if samples.disturbed else float(np.median(samples.seconds[:, 0]))
+
+        found = in_turns(WAYS, args.turns, median)
+        medians = {way: np.log([s for s in some if s == s]) for way, some in found.items()}
+        row = {"case": name, "undisturbed": sum(map(len, medians.values()))}
+        for way, logarithms in medians.items():
+            row[f"{way}, %"] = 100 * np.std(logarithms, ddof=1) if len(logarithms) > 2 else None
+        yield row
+
+
+main = program(__doc__, measured, turns=40)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
