@@ -8,6 +8,7 @@ compared::
     python bench/beside_competitors.py --rounds 7
 """
 
+import argparse
 import contextlib
 import os
 import random
@@ -18,8 +19,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
-from intervals_hold import same, state_of
-from records import Row, add, options, parsed, write
+from intervals_hold import same, with_next
+from records import Row, program
 
 import memkern as mk
 from memkern import _memkern
@@ -95,30 +96,24 @@ def measure_all(
     return rows
 
 
-def judged(frame: pd.DataFrame) -> list[Row]:
-    """Print and return the shares of records that are right, and that hold for the next run."""
-    frame = frame.assign(exchange_ns=frame["states"].map(state_of))
+def judged(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield the shares of records that are right, and that hold for the next run."""
+    by = ("case", "competitors", "pinned")
+    frame = with_next(frame.assign(run=frame.groupby(list(by)).cumcount()), "shortest", by)
     alone = frame[frame["competitors"] == 0]
-    low, high = frame["time_min_ci_low_s"], frame["time_min_ci_high_s"]
     target = pd.Series(
         [
-            alone["time_min_s"][alone["case"].eq(case) & same(alone["exchange_ns"], ns)].median()
+            alone["value"][alone["case"].eq(case) & same(alone["exchange_ns"], ns)].median()
             for case, ns in zip(frame["case"], frame["exchange_ns"], strict=True)
         ],
         frame.index,
     )
-    wider = (frame["time_min_s"] / low) ** 0.5
+    low, high = frame["time_min_ci_low_s"], frame["time_min_ci_high_s"]
+    wider = (frame["value"] / low) ** 0.5
     outside = (target < low / wider) | (target > high * wider)
-    of_case = frame.groupby(["case", "competitors", "pinned"])
-    following = of_case["time_min_s"].shift(-1)
-    following = following[same(of_case["exchange_ns"].shift(-1), frame["exchange_ns"])]
-    following = following.reindex(frame.index)
     frame = frame.assign(
-        wrong=outside & (frame["state"] == "quiet"),
-        held=following.between(low, high).where(following.notna() & low.notna()),
-        named=frame["shared_with"] != "",
+        wrong=outside & frame["state"].eq("quiet"), named=frame["shared_with"].ne("")
     )
-    rows: list[Row] = []
     for (count, pinned), some in frame.groupby(["competitors", "pinned"]):
         how = f", {'pinned' if pinned else 'free'}" if count else ""
         row: Row = {"competitors": f"{count}{how}", "records": len(some)}
@@ -126,23 +121,15 @@ def judged(frame: pd.DataFrame) -> list[Row]:
             row[f"{state}, %"] = 100 * float((some["state"] == state).mean())
         row["quiet and wrong, %"] = 100 * float(some["wrong"].mean())
         row["names a program, %"] = 100 * float(some["named"].mean())
-        row["holds the next run, %"] = 100 * float(some["held"].dropna().astype(float).mean())
+        row["holds the next run, %"] = 100 * float(some["held"][some["judged"]].mean())
         ones = some[some["threads"] == 1]
-        row["interval, 1 thread, %"] = 100 * float(ones["time_min_ci_low_s"].notna().mean())
-        add(rows, row)
-    return rows
+        yield row | {"interval, 1 thread, %": 100 * float(ones["time_min_ci_low_s"].notna().mean())}
 
 
-def main() -> None:
-    """Measure and judge."""
-    parser = options(__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--budget", type=float, default=0.1, help="seconds for a case")
-    args = parsed(parser)
+def measured(args: argparse.Namespace) -> Iterator[Any]:
+    """Measure beside loops, and judge."""
     order, every, rows = random.Random(args.seed), cases(args.budget), []
     loaded = [(count, pinned) for count in (1, 2, 4) for pinned in (False, True)]
-    begin = time.perf_counter()
     for number in range(args.rounds):
         turns = order.sample(loaded, len(loaded))
         # Two runs without loops among the runs with loops of every round.
@@ -150,13 +137,14 @@ def main() -> None:
             with competitors(count, pinned):
                 how = {"competitors": count, "pinned": pinned, "round": number}
                 rows += measure_all(every, order, how)
-            print(
-                f"round {number + 1}, {count} competitors, {time.perf_counter() - begin:.0f} s",
-                file=sys.stderr,
-            )
-    frame = pd.DataFrame(rows)
-    write(args, judged(frame), runs=frame.to_dict("records"))
+            print(f"round {number + 1}, {count} competitors", file=sys.stderr)
+    yield from judged(pd.DataFrame(rows))
+    for row in rows:
+        yield "runs", row
 
+
+OPTIONS = {"--rounds": 7, "--seed": 1, "--budget": (0.1, "seconds for a case")}
+main = program(__doc__, measured, OPTIONS)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

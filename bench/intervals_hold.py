@@ -1,39 +1,46 @@
-"""Measure ten cases repeatedly, and count how many printed intervals contain the next run.
+"""Count how many printed intervals contain the next run: of cases, commands or reports.
 
-An interval holds if it contains the value of the next run of its case; pairs of runs in different
+Ten cases are measured repeatedly. An interval holds if it contains the value of the next run of its
+case; pairs of runs in different
 states of the host (column ``states``) are ignored. Intervals of the shortest time and of the median
 are judged separately. Scores are Winkler's of the logarithms (width, and 40 times what is missed),
 over those of an oracle, the 2.5 and 97.5 % quantiles of the runs of the case in its most frequent
 state, and over those of the best constant width. With ``--first``, each run is the first command
 after a boot; ``--commands`` runs three command lines instead, of which the second one has indices
 of its own and the third one a matrix with random columns; ``--precision 5`` gives each run this
-precision::
+precision. Files are records of reports that follow each other, judged by class of cases; the oracle
+knows the 95 % quantile of the differences between the reports in the class::
 
     python bench/intervals_hold.py --first --runs 40 --minutes 10
     XDG_CACHE_HOME=/tmp/empty python bench/intervals_hold.py --commands --runs 30
     python bench/intervals_hold.py --precision 5 --runs 8
+    for n in 1 2 3 4 5 6 7 8; do memkern report --quick -o /tmp/r$n.html; done
+    python bench/intervals_hold.py /tmp/r?.parquet
 """
 
+import argparse
 import json
 import math
 import random
-import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from records import Row, add, options, parsed, write
+from peers import records_of
+from records import Row, program
 
 import memkern as mk
 from memkern import _memkern
 from memkern.engine.placing.run import LARGE_B, CaseRun, calibrated
 from memkern.host import Host, this_host
 from memkern.host.environment import machine_environment
+from memkern.machine.caches import data_caches, ends, level_of
 
+QUANTITIES = {"shortest": ("time_min_s", "time_min_ci"), "median": ("time_median_s", "time_ci")}
 _LEAST_PAIRS = 10  # of a case with a score
 _APART = 1.3  # exchanges within this factor are of one state
 # Columns of the records that are kept.
@@ -101,34 +108,28 @@ def commands(folder: Path) -> dict[str, list[str]]:
     }
 
 
-def record_of(words: list[str]) -> dict[str, Any]:
-    """Return the record that a command prints."""
-    command = [sys.executable, "-m", "memkern", *words, "--json", "-q"]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
-    record: dict[str, Any] = json.loads(found.stdout)[0]
-    return {name: math.nan if value is None else value for name, value in record.items()}
-
-
 def winkler(half: Any, distance: Any) -> float:
     """Return the mean score of intervals, by half-width and distance of the next value."""
     return float(np.mean(2 * half + 40 * np.maximum(distance - half, 0.0)))
 
 
-def scores(some: pd.DataFrame, value: str) -> tuple[float, float]:
-    """Return the score of a case's intervals over the oracle's, and over the best constant's."""
-    pairs = some[some["judged"]]
-    alike = max((same(pairs["in"], other) for other in pairs["in"]), key=sum, default=[])
-    pairs = pairs[alike]
-    apart = np.abs(np.log(pairs["target"] / pairs[value])).to_numpy()
+def scores(pairs: pd.DataFrame) -> tuple[float, float]:
+    """Return the score of intervals over the oracle's, and over that of the best constant."""
+    of_class = pairs["case"].nunique() > 1
+    if not of_class:
+        states = pairs["exchange_ns"]
+        pairs = pairs[max((same(states, other) for other in states), key=sum, default=[])]
     if len(pairs) < _LEAST_PAIRS:
         return math.nan, math.nan
-    own = winkler(pairs["half"].to_numpy(), apart)
+    apart = np.abs(np.log(pairs["target"] / pairs["value"])).to_numpy()
     low, high = np.quantile(np.log(pairs["target"]), (0.025, 0.975))
-    centre, oracle = (low + high) / 2, (high - low) / 2
-    return (
-        own / winkler(oracle, np.abs(np.log(pairs["target"]) - centre).to_numpy()),
-        own / min(winkler(half, apart) for half in apart),
+    oracle = winkler(
+        (high - low) / 2, np.abs(np.log(pairs["target"]) - (low + high) / 2).to_numpy()
     )
+    if of_class:
+        oracle = winkler(np.quantile(apart, 0.95), apart)
+    own = winkler(pairs["half"].to_numpy(), apart)
+    return own / oracle, own / min(winkler(half, apart) for half in apart)
 
 
 def state_of(states: str) -> float:
@@ -144,72 +145,101 @@ def same(some_ns: pd.Series, other_ns: pd.Series | float) -> pd.Series:
     return (ratio < _APART) | (some_ns.isna() & other.isna())
 
 
-def judged(frame: pd.DataFrame) -> list[Row]:
-    """Print and return coverage and widths of each case and of all, for both quantities."""
-    rows: list[Row] = []
-    state = frame["states"].map(state_of)
-    in_one = same(state.groupby(frame["case"]).shift(-1), state)
-    for quantity, value, ends in (
-        ("shortest", "time_min_s", "time_min_ci"),
-        ("median", "time_median_s", "time_ci"),
-    ):
-        low, high = frame[f"{ends}_low_s"], frame[f"{ends}_high_s"]
-        target = frame.groupby("case")[value].shift(-1)
-        judged = in_one & target.notna() & low.notna()
-        found = frame.assign(
-            half=np.log(high / low) / 2, judged=judged, held=judged & target.between(low, high),
-            target=target, **{"in": state},
-        )  # fmt: skip
-        of_cases: list[tuple[float, float]] = []
-        for name, some in (*found.groupby("case", sort=False), ("all", found)):
-            logarithms = np.log(some[value]).groupby(some["case"])
-            deviation = float(np.sqrt(logarithms.var().mean()))
+def with_next(frame: pd.DataFrame, quantity: str, by: tuple[str, ...] = ("case",)) -> pd.DataFrame:
+    """Return runs with their value and half-width, and whether the interval holds the next run.
+
+    Runs with the same entries of `by` follow each other; `judged` are those with an interval whose
+    next run is in the same state.
+    """
+    value, ends = QUANTITIES[quantity]
+    frame = frame.assign(exchange_ns=frame["states"].map(state_of))
+    groups = frame.groupby(list(by), sort=False)
+    low, high, target = frame[f"{ends}_low_s"], frame[f"{ends}_high_s"], groups[value].shift(-1)
+    judged = same(groups["exchange_ns"].shift(-1), frame["exchange_ns"]) & target.notna()
+    judged &= low.notna() & groups["run"].shift(-1).eq(frame["run"] + 1)
+    return frame.assign(
+        value=frame[value], target=target, half=np.log(high / low) / 2, judged=judged,
+        held=judged & target.between(low, high),
+    )  # fmt: skip
+
+
+def judged(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield coverage and widths of each group of cases and of all, for both quantities."""
+    for quantity in QUANTITIES:
+        found = with_next(frame, quantity)
+        of_groups: list[tuple[float, float]] = []
+        for name, some in (*found.groupby("group", sort=False), ("all", found)):
+            deviation = np.log(some["value"]).groupby(some["case"]).var().mean() ** 0.5
             row: Row = {"quantity": quantity, "case": name, "records": len(some)}
             row["with an interval, %"] = 100 * float(some["half"].notna().mean())
             row["judged"] = int(some["judged"].sum())
             row["hold, %"] = 100 * float(some["held"].sum() / max(row["judged"], 1))
             row["half-width, median, %"] = 100 * float(some["half"].median())
-            row["standard deviation of runs, %"] = 100 * deviation
+            row["standard deviation of runs, %"] = 100 * float(deviation)
             if name != "all":
-                of_cases.append(scores(some, value))
-                means = of_cases[-1]
+                of_groups.append(scores(some[some["judged"]]))
+                means = of_groups[-1]
             else:
-                means = tuple(np.exp(np.nanmean(np.log(of_cases), axis=0)))
+                means = tuple(np.exp(np.nanmean(np.log(of_groups), axis=0)))
             row["score over the oracle's"], row["score over the best constant's"] = means
-            add(rows, row)
+            yield row
     words = frame["state"].value_counts(normalize=True)
     print("; ".join(f"{word} {share:.0%}" for word, share in words.items()))
-    return rows
 
 
-def main() -> None:
-    """Measure and judge."""
-    parser = options(__doc__)
-    parser.add_argument("--runs", type=int, default=40)
-    parser.add_argument("--minutes", type=float, default=20.0, help="least time for all runs")
-    parser.add_argument("--first", action="store_true", help="each run as the first of a boot")
-    parser.add_argument("--commands", action="store_true", help="three commands in turns")
-    parser.add_argument("--precision", type=float, help="percent")
-    args = parsed(parser)
-    how: dict[str, Any] = {}
-    if args.precision:
-        how = {"precision": args.precision / 100, "budget_s": None}
+def of_reports(files: list[str]) -> pd.DataFrame:
+    """Return the records of reports as runs, whose groups are classes of cases."""
+    frames = [mk.load(file).to_frame().assign(run=n) for n, file in enumerate(files)]
+    frame = pd.concat(frames, ignore_index=True).query("valid == True and backend == 'openmp'")
+    frame = frame[frame["time_min_s"].notna() & frame["footprint_B"].notna()]
+    caches = data_caches(machine_environment())
+    level = [
+        level_of(size_B, ends(caches, int(threads)))
+        for size_B, threads in zip(frame["footprint_B"], frame["threads"], strict=True)
+    ]
+    workers = np.where(frame["threads"] == 1, "one thread", "several threads")
+    number = frame.groupby(["run", "case_id"]).cumcount().astype(str)
+    return frame.assign(
+        group=[f"{a}, {b}" for a, b in zip(level, workers, strict=True)],
+        case=frame["case_id"].astype(str) + " " + number,
+    ).sort_values(["group", "run"])
+
+
+def measured(args: argparse.Namespace) -> Iterator[Any]:
+    """Yield the rows of all cases, commands or classes."""
+    if args.files:
+        yield from judged(of_reports(args.files))
+        return
+    how = {"precision": args.precision / 100, "budget_s": None} if args.precision else {}
     every: dict[str, Any] = {name: case.with_(**how) for name, case in cases().items()}
     measure: Any = first_of if args.first else lambda case: case.measure().record
-    rows, begin, folder = [], time.perf_counter(), Path(tempfile.mkdtemp())
     if args.commands:
-        every, measure = commands(folder), record_of
+        every = commands(Path(tempfile.mkdtemp()))
+        measure = lambda words: records_of(*words, valid=False)[0]  # noqa: E731
+    rows, begin = [], time.perf_counter()
     for run in range(args.runs):
         for name in random.sample(list(every), len(every)):
-            record = measure(every[name])
+            record = {
+                name: math.nan if v is None else v for name, v in measure(every[name]).items()
+            }
             rows.append({"run": run, "case": name, **{n: record[n] for n in _NAMES.split()}})
-        print(f"run {run + 1}, {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+            yield "runs", rows[-1]
         if run + 1 < args.runs:
             due = begin + (run + 1) * 60 * args.minutes / args.runs
             time.sleep(max(0.0, due - time.perf_counter()))
     frame = pd.DataFrame(rows).sort_values(["case", "run"])
-    write(args, judged(frame), runs=frame.to_dict("records"))
+    yield from judged(frame.assign(group=frame["case"]))
 
+
+OPTIONS = {
+    "files": {"nargs": "*", "metavar": "FILE", "help": "records of a report"},
+    "--runs": 40,
+    "--minutes": (20.0, "least time for all runs"),
+    "--first": (False, "each run as the first of a boot"),
+    "--commands": (False, "three commands in turns"),
+    "--precision": {"type": float, "help": "percent"},
+}
+main = program(__doc__, measured, OPTIONS)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -44,16 +44,6 @@ def printed(
     return done.stdout
 
 
-def printed_by(site: str, program: str, *words: str) -> dict[str, Any]:
-    """Return the JSON that a Python program prints with the package in a folder ('' for this)."""
-    env = {**os.environ, **({"PYTHONPATH": site} if site else {})}
-    command = [sys.executable, "-c", program, *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
-    if done.returncode:
-        raise SystemExit(done.stderr.strip().splitlines()[-1])
-    return dict(json.loads(done.stdout))
-
-
 def printed_seconds(words: Sequence[object], column: int = 2, **how: Any) -> dict[str, float]:
     """Return the shortest (1) or median (2) seconds that a program prints after each name."""
     rows = (line.split() for line in printed(words, **how).splitlines())
