@@ -11,15 +11,16 @@ command after a boot, by the package's variances. The last column is the median 
 least slowdown for which a node is named.
 """
 
+import argparse
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from records import Row, add, options, parsed, write
+from records import Row, program
 from replay_samples import best_of, level_of, modes, values_of
 
 from memkern.formats import ResultSet
@@ -125,27 +126,27 @@ def row_of(draw: Draw, nodes: int, fleets: int) -> Row:
     }
 
 
-def main() -> None:
+def measured(args: argparse.Namespace) -> Iterator[Row]:
     """Simulate fleets."""
-    parser = options(__doc__)
-    parser.add_argument("recordings", nargs="*", metavar="FILE", help="of bench/host_samples.py")
-    parser.add_argument("--fleets", type=int, default=1000, help="for each row (1000)")
-    parser.add_argument("--repeats", type=int, default=1, help="runs of each node (1)")
-    parser.add_argument("--nodes", default="9,16,64", help="numbers of nodes (9,16,64)")
-    args = parsed(parser)
     draws: dict[tuple[str, str], Draw] = {}
     for path in map(Path, args.recordings):
         draws[f"runs of {path.stem}", ""] = recorded(path, args.repeats)
     if not draws:
         for (name, (host, share)), between in itertools.product(SPREADS.items(), (0.0, 0.02, 0.1)):
             draws[name, f"{100 * between:g}"] = made_up(host, share, between)
-    rows: list[Row] = []
     for (spread, between), draw in draws.items():
         for nodes in map(int, args.nodes.split(",")):
             row: Row = {"spread between runs": spread, "between nodes, %": between}
-            add(rows, row | row_of(draw, nodes, args.fleets))
-    write(args, rows)
+            yield row | row_of(draw, nodes, args.fleets)
 
+
+OPTIONS = {
+    "recordings": {"nargs": "*", "metavar": "FILE", "help": "of bench/host_samples.py"},
+    "--fleets": (1000, "for each row (1000)"),
+    "--repeats": (1, "runs of each node (1)"),
+    "--nodes": ("9,16,64", "numbers of nodes (9,16,64)"),
+}
+main = program(__doc__, measured, OPTIONS)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

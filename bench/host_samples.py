@@ -1,7 +1,11 @@
-"""Record raw samples of twenty cases, with the state of the host during each, in many runs.
+"""Record raw samples of twenty cases, with the state of the host, or brief placements, in many runs.
 
     python bench/host_samples.py --runs 40 --samples bench/hosts/zen5.parquet
     python bench/host_samples.py --runs 12 --device cuda:0 --samples bench/hosts/h100.parquet
+    python bench/host_samples.py --runs 4 --rounds 80 --seconds 0.06 \\
+        --samples bench/rounds/zen5.parquet
+    python bench/host_samples.py --runs 4 --rounds 5 --burst 10 --seconds 0.06 \\
+        --samples bench/rounds/zen5_bursts.parquet
 
 Every run is a new process, which places each case once, in random order and in a fixed variant, and
 takes samples of it for some time. ``--beside`` lists other processes, with runs for each entry:
@@ -11,9 +15,16 @@ The file has a row for each sample: ``run``, ``beside``, ``case``, ``block`` (sa
 were taken in one call of the extension), ``t_s`` (end of the block since the first run began),
 ``seconds`` (of an invocation), and the conditions of the extension. The record has a row for each
 case, with the spread of its shortest times and medians between runs.
+
+With ``--rounds``, eighteen cases are placed in each round of a run: once, as by a sweep, or
+``--burst`` times in a row, as by a command for one case. The file then has a row for each placement,
+with the columns of its record that a rule for intervals may use, and the record tells by how much
+runs of some consecutive placements differ.
 """
 
+import argparse
 import contextlib
+import math
 import random
 import subprocess
 import sys
@@ -26,9 +37,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from records import Row, add, options, parsed, write
+from records import Row, program
 
 import memkern as mk
+from memkern import _memkern
+from memkern.engine.public import LARGE_B
 from memkern.engine.recording.samples import CONDITIONS
 from memkern.engine.sampling import series as sampling
 from memkern.engine.sampling.prepared import Prepared
@@ -43,6 +56,11 @@ _PROGRAMS = {
     "compute": "while True: pass",
     "stream": "import numpy as np\na = np.ones(2**23)\nb = a.copy()\nwhile True: b[:] = a",
 }
+_COLUMNS = (
+    "time_min_s time_median_s variant state exchange_ns core_share clock_GHz waited_share wall_s"
+)
+# Placements of a run in the record.
+_RUNS = (1, 5, 10, 20)
 
 
 def cases() -> dict[str, mk.Case]:
@@ -112,15 +130,65 @@ def samples_of(case: mk.Case, seconds: float) -> list[npt.NDArray[np.float64]]:
     return blocks
 
 
-def one_run(seed: int, seconds: float, device: str, target: str) -> None:
-    """Take the samples of one run and write them to a file."""
-    every, found = gpu_cases(device) if device else cases(), {}
-    for name in random.Random(seed).sample(list(every), len(every)):
-        blocks = samples_of(every[name], seconds)
+def brief_cases(seconds: float) -> dict[str, mk.Case]:
+    """Return cases in each level of the memory, with one worker and with all."""
+    held = {f"L{c['level']}": int(c["size_B"]) for c in data_caches()}
+    made: dict[str, mk.Case] = {}
+    for threads in (1, len(mk.describe()["topology"]["units"])):
+        how: dict[str, Any] = {"threads": threads, "variant": "simd"}
+        # Half of the first cache for each worker, and a quarter of the last one for all.
+        made |= {
+            f"copy L1 {threads}": mk.loops("copy", footprint_B=threads * held["L1"] // 2, **how),
+            f"triad L2 {threads}": mk.loops("triad", footprint_B=threads * held["L2"] // 2, **how),
+            f"dot L3 {threads}": mk.loops("dot", footprint_B=held.get("L3", 2**23) // 4, **how),
+        }
+        how["footprint_B"] = beyond_caches_B()
+        made |= {
+            f"load mem {threads}": mk.loops("load", **how),
+            f"copy mem {threads}": mk.loops("copy", **how | {"variant": "nt"}),
+            f"triad mem {threads}": mk.loops("triad", **how | {"variant": "nt"}),
+        }
+        count = how["footprint_B"] // 512
+        for stride in (1, 8):
+            made[f"gather s{stride} mem {threads}"] = mk.gather(
+                f"UNIFORM:8:{stride}:NR", count=count, threads=threads, variant="auto"
+            )
+    made["chase L3 1"] = mk.case("latency.chase", size_B=held.get("L3", 2**23) // 4)
+    made["chase mem 1"] = mk.case("latency.chase", size_B=beyond_caches_B())
+    return {name: c.with_(placements=1, budget_s=seconds) for name, c in made.items()}
+
+
+def samples(args: argparse.Namespace) -> pd.DataFrame:
+    """Return the samples of one run as a table."""
+    every, parts = gpu_cases(args.device) if args.device else cases(), []
+    for name in random.sample(list(every), len(every)):
+        blocks = samples_of(every[name], args.seconds)
         numbers = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
-        found[name] = np.column_stack((numbers, np.concatenate(blocks)))
-    with open(target, "wb") as file:
-        np.savez(file, **found)
+        rows = np.column_stack((numbers, np.concatenate(blocks)))
+        part = pd.DataFrame(rows, columns=["block", "t_s", "seconds", *CONDITIONS])
+        kept = np.linspace(0, part["block"].max(), _MOST_BLOCKS).astype(int)
+        parts.append(part[part["block"].isin(kept)].assign(case=name))
+    frame = pd.concat(parts, ignore_index=True)
+    frame["t_s"] = (frame["t_s"] - args.begin).round(3)
+    for name in ("seconds", *CONDITIONS):
+        with np.errstate(divide="ignore"):
+            size = np.floor(np.log10(frame[name].abs())).replace(-np.inf, 0)
+        scale = 10.0 ** (_DIGITS - 1 - size)
+        frame[name] = (frame[name] * scale).round() / scale
+    return frame.astype({"block": "int32"} | dict.fromkeys(("t_s", *CONDITIONS), "float32"))
+
+
+def placements(args: argparse.Namespace) -> pd.DataFrame:
+    """Place all cases in rounds, and return a row for each placement."""
+    every, rows = brief_cases(args.seconds), []
+    for number in range(args.rounds):
+        for name in random.sample(list(every), len(every)):
+            for _ in range(args.burst):
+                _memkern.release_memory(LARGE_B)
+                record = every[name].measure().record
+                row = {column: record[column] for column in _COLUMNS.split()}
+                rows.append({"round": number, "case": name, "time_s": time.time(), **row})
+    return pd.DataFrame(rows)
 
 
 @contextlib.contextmanager
@@ -137,72 +205,77 @@ def competitors(beside: str) -> Iterator[None]:
             process.wait()
 
 
-def frame_of(run: int, beside: str, file: Path, begin: float) -> pd.DataFrame:
-    """Return the samples of a run as a table."""
-    parts = []
-    with np.load(file) as found:
-        for name, rows in found.items():
-            part = pd.DataFrame(rows, columns=["block", "t_s", "seconds", *CONDITIONS])
-            kept = np.linspace(0, part["block"].max(), _MOST_BLOCKS).astype(int)
-            part = part[part["block"].isin(kept)]
-            parts.append(part.assign(case=name, run=run, beside=beside))
-    frame = pd.concat(parts, ignore_index=True)
-    frame["t_s"] = (frame["t_s"] - begin).round(3)
-    for name in ("seconds", *CONDITIONS):
-        with np.errstate(divide="ignore"):
-            size = np.floor(np.log10(frame[name].abs())).replace(-np.inf, 0)
-        scale = 10.0 ** (_DIGITS - 1 - size)
-        frame[name] = (frame[name] * scale).round() / scale
-    small = {"run": "int16", "block": "int32", "case": "category", "beside": "category"}
-    return frame.astype(small | dict.fromkeys(("t_s", *CONDITIONS), "float32"))
+def differences(logarithms: np.ndarray, placements: int) -> np.ndarray:
+    """Return the distances between the shortest times of consecutive runs."""
+    runs = len(logarithms) // placements
+    shortest = logarithms[: runs * placements].reshape(runs, placements).min(axis=1)
+    return np.abs(np.diff(shortest))
 
 
-def summary(frame: pd.DataFrame) -> list[Row]:
-    """Print and return how much the runs of each case differ."""
-    rows: list[Row] = []
+def of_samples(frame: pd.DataFrame) -> Iterator[Any]:
+    """Yield how much the runs of each case differ; with other programs beside, as finer rows."""
     for (beside, name), some in frame.groupby(["beside", "case"], observed=True):
         runs = some.groupby("run")["seconds"].agg(["min", "median"])
         spread = 100 * np.log(runs).std()
         row: Row = {"case": name, "beside": beside or "nothing", "runs": len(runs)}
         row["shortest, standard deviation of runs, %"] = spread["min"]
-        add(rows, row | {"median, standard deviation of runs, %": spread["median"]})
-    return rows
+        row["median, standard deviation of runs, %"] = spread["median"]
+        yield ("beside", row) if beside else row
 
 
-def main() -> None:
-    """Record, or take the samples of one run."""
-    parser = options(__doc__)
-    parser.add_argument("--runs", type=int, default=40, help="for each of --beside")
-    parser.add_argument("--seconds", type=float, default=0.25, help="of each case in a run")
-    parser.add_argument("--beside", default="", help="such as ,compute:1,stream:2 (none first)")
-    parser.add_argument("--samples", metavar="FILE", help="parquet file of all samples")
-    parser.add_argument("--device", default="", help="GPU, such as cuda:0")
-    parser.add_argument("--one", type=int, metavar="SEED", help="take one run, for this script")
-    args = parsed(parser)
+def of_placements(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield within what 90 % of the next runs of each case are, by placements."""
+    for name, some in frame.groupby("case"):
+        row: Row = {"case": str(name), "placements": len(some)}
+        for number in _RUNS:
+            each = [
+                differences(np.log(one.sort_values("time_s")["time_min_s"].to_numpy()), number)
+                for _, one in some.groupby("process")
+            ]
+            found = np.concatenate(each)
+            share = 100 * float(np.quantile(found, 0.9)) if len(found) else math.nan
+            row[f"90 % of next runs of {number} within, %"] = share
+        yield row
+
+
+def measured(args: argparse.Namespace) -> Iterator[Any]:
+    """Record all runs and yield how they differ, or take one run."""
     if args.one is not None:
-        one_run(args.one, args.seconds, args.device, args.samples)
+        (placements if args.rounds else samples)(args).to_parquet(args.one, index=False)
         return
     kinds, parts, begin = args.beside.split(","), [], time.monotonic()
     progress = bar(True, total=args.runs * len(kinds), unit="runs")
     with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "one.parquet"
         for run in range(args.runs):
             for beside in random.sample(kinds, len(kinds)):
-                file = Path(folder) / "samples.npz"
-                words = ["--one", str(run), "--seconds", str(args.seconds), "--samples", str(file)]
-                words += ["--device", args.device]
+                words = ["--one", str(file), "--begin", str(begin), "--force"]
                 with competitors(beside):
-                    subprocess.run([sys.executable, __file__, *words], check=True)
-                parts.append(frame_of(run, beside, file, begin))
+                    subprocess.run([sys.executable, *sys.argv, *words], check=True)
+                which = {"process": run} if args.rounds else {"run": run, "beside": beside}
+                parts.append(pd.read_parquet(file).assign(**which))
                 progress.update()
     progress.close()
     frame = pd.concat(parts, ignore_index=True)
-    frame = frame.astype({"case": "category", "beside": "category"})
+    if not args.rounds:
+        frame = frame.astype({"run": "int16", "case": "category", "beside": "category"})
     if args.samples is not None:
         frame.to_parquet(args.samples, compression="zstd", index=False)
-    rows = summary(frame)
-    alone = [row for row in rows if row["beside"] == "nothing"]
-    write(args, alone, beside=[row for row in rows if row["beside"] != "nothing"])
+    yield from of_placements(frame) if args.rounds else of_samples(frame)
 
+
+OPTIONS = {
+    "--runs": (40, "for each of --beside"),
+    "--seconds": (0.25, "of each case in a run, or of a placement"),
+    "--beside": ("", "such as ,compute:1,stream:2 (none first)"),
+    "--rounds": (0, "of brief placements in a run"),
+    "--burst": (1, "placements in a row"),
+    "--samples": {"metavar": "FILE", "help": "parquet file of all samples or placements"},
+    "--device": ("", "GPU, such as cuda:0"),
+    "--one": {"metavar": "FILE", "help": "take one run, for this script"},
+    "--begin": (0.0, "of the first run, for this script"),
+}
+main = program(__doc__, measured, OPTIONS)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

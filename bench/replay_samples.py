@@ -1,24 +1,37 @@
-"""Test on recorded samples how well the value of a run, and its interval, hold for the next run.
+"""Test on recordings how well the value of a run, and its interval, hold for the next run.
 
     python bench/replay_samples.py bench/hosts/*.parquet
-    python bench/replay_samples.py bench/hosts/*.parquet --rounds bench/rounds/*.parquet \
+    python bench/replay_samples.py bench/rounds/*.parquet
+    python bench/replay_samples.py bench/hosts/*.parquet bench/rounds/*.parquet \\
         --distances python/memkern/host/distances.csv
 
-Samples are from ``host_samples.py``, by default without other processes. The value of a run is its
-shortest time (floor) or its median, of all samples or of the samples in the most frequent state of
-the host (see `memkern.host.rates`). A row has a host and a class of cases; its columns are, for
-both quantities and both ways, the standard deviation of runs, the 90th percentile of the difference
-from the next run, and for runs in one state the share of intervals that contain the next run in
-that state, and their half-width over 1.96 standard deviations. A run has one placement. Intervals
-are computed for the first command of a boot, from the distances between runs on the other hosts,
-and for later commands, from all earlier runs as well.
+Recordings are those of ``host_samples.py``: of samples, or of brief placements (``--rounds``).
+
+The value of a run of samples is its shortest time (floor) or its median, of all samples or of the
+samples in the most frequent state of the host (see `memkern.host.rates`), by default without other
+processes. A row has a host and a class of cases; its columns are, for both quantities and both
+ways, the standard deviation of runs, the 90th percentile of the difference from the next run, and
+for runs in one state the share of intervals that contain the next run in that state, and their
+half-width over 1.96 standard deviations. A run has one placement. Intervals are computed for the
+first command of a boot, from the distances between runs on the other hosts, and for later commands,
+from all earlier runs as well.
+
+A run of placements is some consecutive placements of each case. Its value is the shortest time
+(floor) or the median of their medians, of the placements in the state in which most of them are, by
+the time of an exchange. Intervals are those of `memkern.host.distances` for the next placements of
+the same process: the mean distance of the class (level and workers) on other hosts, by the name of
+a file up to ``_``, and what the placements of all cases of the class tell, or with ``--alone``
+those of the case, as a command for one case knows them. A row has a host, a level and a number of
+placements. Scores are Winkler's of the logarithms, over that of the best constant width of the
+class on the recording, which no rule that does not look at the run can beat.
 
 ``--distances`` writes the mean distances between runs of each class over all hosts, which memkern
-uses until those of a boot are known; those of ten placements are from the recordings ``--rounds``
-(of ``host_rounds.py``), on quiet hosts times the factor for the next command; a class on a shared
-host has at least the distances of a quiet one.
+uses until those of a boot are known; those of ten placements are from the recordings of placements,
+on quiet hosts times the factor for the next command; a class on a shared host has at least the
+distances of a quiet one.
 """
 
+import argparse
 import csv
 import itertools
 import math
@@ -26,22 +39,33 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import replay_rounds
-from records import Row, add, options, parsed, write
+from intervals_hold import winkler
+from records import Row, program
 
 from memkern.engine.recording.samples import CORE_SHARE
-from memkern.host.distances import NEXT_COMMAND, OTHER_HOSTS, Distances, History
+from memkern.host.distances import (
+    MOST_OF_RUN,
+    NEXT_COMMAND,
+    OTHER_HOSTS,
+    Distances,
+    History,
+    observed,
+)
 from memkern.host.rates import LEAST_SAMPLES, Mode, labels_of, modes_of
 
 QUANTITIES = ("floor", "median")
 _BIN = 0.01
-_PLACEMENTS = 10  # of the runs of ``--rounds``
+_PLACEMENTS = 10  # of runs in the table of distances
 _ONE, _SEVERAL, _MIXED, _GPU = "one", "several", "mixed", "GPU"
 _LEAST_STEPS = 10  # of a mean distance that is known
 _APART_S = 30.0  # assumed time between two runs
+LEVELS = ("L1", "L2", "L3", "mem")
+COLUMNS = ("level", "half", "distance", "lower")
+_STATES_APART = 2.0  # factor between the times of an exchange in two states
 
 
 @dataclass(frozen=True)
@@ -202,44 +226,110 @@ def row_of(hosts: dict[str, dict[Key, list[Series]]], host: str, key: Key) -> Ro
     return row
 
 
-def main() -> None:
-    """Replay recordings."""
-    parser = options(__doc__)
-    parser.add_argument("recordings", nargs="+", metavar="FILE", help="of bench/host_samples.py")
-    parser.add_argument("--beside", default="", help="what ran beside, as when it was recorded")
-    parser.add_argument("--rounds", nargs="*", default=[], help="recordings of many placements")
-    parser.add_argument("--distances", metavar="FILE", help="table of distances to write")
-    args = parsed(parser)
-    hosts = {}
-    for name in args.recordings:
-        frame = pd.read_parquet(name)
-        hosts[Path(name).stem] = series_of(frame[frame["beside"] == args.beside])
-    keys = sorted({key for host in hosts.values() for key in host})
-    rows: list[Row] = []
-    for key, host in itertools.product(keys, hosts):
-        if key in hosts[host]:
-            add(rows, row_of(hosts, host, key))
-    write(args, rows)
-    if args.distances is None:
-        return
-    found: dict[tuple[str, ...], float] = {}
-    for key, word in itertools.product(keys, ("quiet", "shared")):
-        if (prior := prior_of(list(hosts.values()), key, word)) is not None:
-            found[(*key, word, "1")] = prior.total / prior.number
-    found |= of_ten(args.rounds)
-    with open(args.distances, "w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("level", "workers", "quantity", "host", "placements", "distance"))
-        table.writerows((*key, f"{found[key]:.3g}") for key in sorted(found))
+class Run(NamedTuple):
+    """A run of a case: its value, and what its own placements tell of the distance to the next.
+
+    `lower` is the mean of the lower half of its floors, on logarithms, beside their minimum.
+    """
+
+    state: int
+    value: float
+    lower: float
+    own: Distances
 
 
-def of_ten(recordings: Sequence[str]) -> dict[tuple[str, ...], float]:
+Runs = dict[tuple[str, str, str], list[Run | None]]
+"""Runs of each case, by level, workers and case; None where a process ends."""
+
+
+def runs_of(frame: pd.DataFrame, placements: int, quantity: str) -> Runs:
+    """Return the runs of a recording that have this number of consecutive placements."""
+    quickest = frame["exchange_ns"].quantile(0.1)
+    slow = frame["exchange_ns"] > _STATES_APART * quickest
+    frame = frame.assign(state=slow.astype(int)).sort_values("time_s")
+    found: Runs = {}
+    for (case, _), some in frame.groupby(["case", "process"]):
+        _, level, workers = str(case).rsplit(" ", 2)
+        series = found.setdefault((level, workers, str(case)), [])
+        for begin in range(0, len(some) - placements + 1, placements):
+            run = some.iloc[begin : begin + placements]
+            state = int(run["state"].mode().iloc[0])
+            run = run[run["state"] == state]
+            floors, medians = run["time_min_s"].to_numpy(), run["time_median_s"].to_numpy()
+            spread = observed(floors, medians)
+            value = floors.min() if quantity == "floor" else np.median(medians)
+            lower = np.log(np.sort(floors))[: max(len(floors) // 2, 1)].mean()
+            series.append(Run(state, math.log(value), float(lower), getattr(spread, quantity)))
+        series.append(None)
+    return found
+
+
+def judged(
+    runs: Runs, prior: dict[str, float], alone: bool
+) -> Iterator[tuple[str, float, float, float]]:
+    """Yield level, half-width and distances from the next run, of runs in one state.
+
+    The second distance is that of the means of the lower halves.
+    """
+    for level, workers in {key[:2] for key in runs}:
+        cases = [series for key, series in runs.items() if key[:2] == (level, workers)]
+        known = Distances(OTHER_HOSTS, OTHER_HOSTS * prior[level])
+        for at in range(len(cases[0]) - 1):
+            now = [series[at] for series in cases]
+            for series, run in zip(cases, now, strict=True):
+                following = series[at + 1]
+                if run is None or following is None or following.state != run.state:
+                    continue
+                own = Distances()
+                for one in [run] if alone else now:
+                    if one is not None and one.state == run.state:
+                        own += one.own
+                half = (known + own.at_most(MOST_OF_RUN)).within()
+                lower = abs(following.lower - run.lower)
+                yield level, half, abs(following.value - run.value), lower
+
+
+def distances(runs: Runs) -> pd.DataFrame:
+    """Return half-widths without a prior, and distances, of all runs."""
+    return pd.DataFrame(judged(runs, dict.fromkeys(LEVELS, 0.0), False), columns=COLUMNS)
+
+
+def rows_of(
+    hosts: dict[str, pd.DataFrame], placements: int, quantity: str, alone: bool
+) -> Iterator[Row]:
+    """Yield the rows of runs of some placements."""
+    runs = {host: runs_of(frame, placements, quantity) for host, frame in hosts.items()}
+    means = {
+        host: distances(some).groupby("level")["distance"].mean() for host, some in runs.items()
+    }
+    for host, some in runs.items():
+        machine = host.partition("_")[0]
+        others = pd.concat(
+            [mean for other, mean in means.items() if other.partition("_")[0] != machine], axis=1
+        )
+        prior = others.mean(axis=1).to_dict()
+        found = pd.DataFrame(judged(some, prior, alone), columns=COLUMNS)
+        for level, of_level in found.groupby("level"):
+            apart = of_level["distance"].to_numpy()
+            best, constant = min((winkler(half, apart), half) for half in apart)
+            half = of_level["half"].to_numpy()
+            row: Row = {"host": host, "level": str(level), "quantity": quantity}
+            row |= {"placements": placements, "judged": len(apart)}
+            row["90 % of next runs within, %"] = 100 * float(np.quantile(apart, 0.9))
+            if quantity == "floor":
+                row["of their lower half, %"] = 100 * float(of_level["lower"].quantile(0.9))
+            row["best constant half-width, %"] = 100 * float(constant)
+            row["half-width, %"] = 100 * float(np.median(half))
+            row["hold, %"] = 100 * float(np.mean(apart <= half))
+            yield row | {"score over the best constant's": winkler(half, apart) / best}
+
+
+def of_ten(rounds: dict[str, pd.DataFrame]) -> dict[tuple[str, ...], float]:
     """Return the mean distances of runs of ten placements, by the columns of the table."""
     means: dict[tuple[str, ...], list[float]] = {}
-    for name, quantity in itertools.product(recordings, QUANTITIES):
-        frame = pd.read_parquet(name)
+    for frame, quantity in itertools.product(rounds.values(), QUANTITIES):
         word = str(frame["state"].mode().iloc[0])
-        runs = replay_rounds.runs_of(frame, _PLACEMENTS, quantity)
+        runs = runs_of(frame, _PLACEMENTS, quantity)
         for level, workers in sorted({key[:2] for key in runs}):
             steps = [
                 abs(after.value - before.value)
@@ -258,5 +348,48 @@ def of_ten(recordings: Sequence[str]) -> dict[tuple[str, ...], float]:
     return found
 
 
+def write_distances(
+    file: str, hosts: dict[str, dict[Key, list[Series]]], rounds: dict[str, pd.DataFrame]
+) -> None:
+    """Write the mean distances of each class over all hosts."""
+    found: dict[tuple[str, ...], float] = {}
+    keys = {key for host in hosts.values() for key in host}
+    for key, word in itertools.product(keys, ("quiet", "shared")):
+        if (prior := prior_of(list(hosts.values()), key, word)) is not None:
+            found[(*key, word, "1")] = prior.total / prior.number
+    found |= of_ten(rounds)
+    with open(file, "w", encoding="utf-8", newline="") as stream:
+        table = csv.writer(stream, lineterminator="\n")
+        table.writerow(("level", "workers", "quantity", "host", "placements", "distance"))
+        table.writerows((*key, f"{found[key]:.3g}") for key in sorted(found))
+
+
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of recordings of samples, and those of placements."""
+    hosts, rounds = {}, {}
+    for name in args.recordings:
+        frame = pd.read_parquet(name)
+        if "round" in frame:
+            rounds[Path(name).stem] = frame
+        else:
+            hosts[Path(name).stem] = series_of(frame[frame["beside"] == args.beside])
+    for key in sorted({key for host in hosts.values() for key in host}):
+        for host in hosts:
+            if key in hosts[host]:
+                yield row_of(hosts, host, key)
+    for quantity, number in itertools.product(QUANTITIES if rounds else (), (5, 10, 20)):
+        yield from rows_of(rounds, number, quantity, args.alone)
+    if args.distances is not None:
+        write_distances(args.distances, hosts, rounds)
+
+
+OPTIONS = {
+    "recordings": {"nargs": "+", "metavar": "FILE", "help": "of bench/host_samples.py"},
+    "--beside": ("", "what ran beside, as when it was recorded"),
+    "--alone": (False, "pool no cases of a class of placements"),
+    "--distances": {"metavar": "FILE", "help": "table of distances to write"},
+}
+main = program(__doc__, measured, OPTIONS)
+
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
