@@ -1,26 +1,29 @@
 """Explain cases whose cause is known by construction, and try options that do and do not help.
 
-python bench/explain.py --turns 2
+    python bench/explain.py --turns 2
+    python bench/explain.py --open
 
-Each case is explained as often as ``--turns`` says. A cause is right if it is one of the expected
-ones. Of the cases of which an option helps, it must be among those that are suggested; of the
-others, nothing may be.
+Each case with a known cause is explained as often as ``--turns`` says, and is right if the first
+cause is that one. Of the cases of which an option helps, it must be among those that are suggested;
+of the others, nothing may be. With ``--open``, it tells what bounds sparse products, the gather of
+a mesh and the hopping term, on one core and on all, where it is not known: the time of a unit, what
+is left of it with data in each cache, and the share of the nearest limit that is reached.
 """
 
-from typing import Any
+import argparse
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
-from records import Row, add, options, parsed, write
+from records import Row, program
 
 import memkern as mk
 from memkern.host.capacity import data_caches, last_level_cache_B
-from memkern.spec.experiments import LEVEL
 
 LAST_B = last_level_cache_B()
 L1_B, L2_B = (next(c["size_B"] for c in data_caches() if c["level"] == level) for level in (1, 2))
 FAR = max(4 * LAST_B // 8, 2**25)  # elements of an array beyond the caches
 RNG = np.random.default_rng(0)
-NONE: set[str] = set()
 
 
 def random_product(rows: int, each: int, columns: int) -> Any:
@@ -50,139 +53,154 @@ def stencil() -> mk.Case:
     return mk.loops("stencil", rows=8, columns=columns, threads=1)
 
 
-# By name: the case, and the first causes that are right.
-CAUSES = {
-    "a loop in L1": (
+class Known(NamedTuple):
+    """A case, its first cause ('' if it is not judged), and options that help.
+
+    One of the options is at least 1.2 times as fast; none helps if there are none, and None are not
+    judged.
+    """
+
+    build: Callable[[], mk.Case]
+    cause: str = ""
+    options: tuple[str, ...] | None = None
+
+
+KNOWN = {
+    "a loop in L1": Known(
         lambda: mk.loops("load", elements=L1_B // 16, repetition="free", threads=1),
-        {"the core and L1"},
+        "the core and L1",
     ),
-    "copy with ordinary stores from memory": (
+    "copy with ordinary stores from memory": Known(
         lambda: mk.stream("copy", elements=FAR, variant="simd"),
-        {"reads of written lines"},
+        "reads of written lines",
+        ("--variant nt",),
     ),
-    "chase over small pages": (
+    "chase over small pages": Known(
         lambda: mk.case("latency.chase", size_B=8 * FAR, pages="4k", threads=1),
-        {"page walks"},
+        "page walks",
+        ("--pages thp",),
     ),
-    "random gather by one thread": (
+    "random gather by one thread": Known(
         lambda: mk.gather(RNG.integers(0, LAST_B // 16, 2**20), count=1, threads=1),
-        {"the order of the indices"},
+        "the order of the indices",
     ),
-    "gather of one line by all threads": (
+    "gather of one line by all threads": Known(
         lambda: mk.gather("UNIFORM:8:1", delta=0, count=2**18),
-        {"index and instruction work"},
+        "index and instruction work",
+        (),
     ),
     # Stores to a single line are merged before they need it, and others than these go to memory.
-    "scatter of two threads into the same lines": (
+    "scatter of two threads into the same lines": Known(
         lambda: mk.scatter("UNIFORM:64:8", delta=0, count=2**14, threads=2, variant="simd"),
-        {"contention of the threads"},
+        "contention of the threads",
     ),
-    "false sharing of atomics": (
+    "false sharing of atomics": Known(
         lambda: mk.amo("central", sharing="private", threads=2),
-        {"false sharing"},
+        "false sharing",
+        ("--padding 128", "--sharing private --padding 128", "--threads 1"),
     ),
-    "triad of 64 elements": (lambda: mk.stream("triad", elements=64), {"launch and barrier"}),
-    "product with random columns": (
-        lambda: mk.spmv(random_product(2**17, 32, max(2 * LAST_B // 8, 2**23))),
-        {"irregular x"},
+    "triad of 64 elements": Known(
+        lambda: mk.stream("triad", elements=64), "launch and barrier", ("--threads 1",)
     ),
-    "product with a few long rows": (
-        lambda: mk.spmv(uneven_product(2**18), threads=2),
-        {"uneven rows"},
+    "product with random columns": Known(
+        lambda: mk.spmv(random_product(2**17, 32, max(2 * LAST_B // 8, 2**23))), "irregular x"
     ),
-    "stencil beyond its layer condition": (stencil, {"broken reuse"}),
-    "copy from memory by all threads": (
-        lambda: mk.stream("copy", elements=FAR),
-        {"bandwidth of memory"},
+    "product with a few long rows": Known(
+        lambda: mk.spmv(uneven_product(2**18), threads=2), "uneven rows", ("--balance nnz",)
     ),
-}
-# By name: the case, and options of which one is at least 1.2 times as fast; none if nothing is.
-OPTIONS = {
-    "gather over small pages": (
+    "stencil beyond its layer condition": Known(stencil, "broken reuse"),
+    "copy from memory by all threads": Known(
+        lambda: mk.stream("copy", elements=FAR), "bandwidth of memory", ()
+    ),
+    "gather over small pages": Known(
         lambda: mk.gather(RNG.integers(0, FAR, 2**20), count=1, threads=1, pages="4k"),
-        {"--pages thp"},
+        options=("--pages thp",),
     ),
-    "chase over small pages": (CAUSES["chase over small pages"][0], {"--pages thp"}),
-    "copy with ordinary stores": (
-        CAUSES["copy with ordinary stores from memory"][0],
-        {"--variant nt"},
-    ),
-    "triad of 64 elements": (CAUSES["triad of 64 elements"][0], {"--threads 1"}),
-    "false sharing of atomics": (
-        CAUSES["false sharing of atomics"][0],
-        {"--padding 128", "--sharing private --padding 128", "--threads 1"},
-    ),
-    "sum by scalars in L1": (
+    "sum by scalars in L1": Known(
         lambda: mk.loops("sum", elements=L1_B // 16, variant="scalar", threads=1),
-        {"--variant simd", "--variant auto"},
+        options=("--variant simd", "--variant auto"),
     ),
-    "load by scalars in L2": (
+    "load by scalars in L2": Known(
         lambda: mk.loops("load", elements=L2_B // 16, variant="scalar", threads=1),
-        {"--variant simd", "--variant auto"},
+        options=("--variant simd", "--variant auto"),
     ),
-    "product with a few long rows": (
-        CAUSES["product with a few long rows"][0],
-        {"--balance nnz"},
+    "triad from memory": Known(lambda: mk.stream("triad", elements=FAR), options=()),
+    "load in L1": Known(
+        lambda: mk.loops("load", elements=L1_B // 8, repetition="free"), options=()
     ),
-    "copy from memory": (CAUSES["copy from memory by all threads"][0], NONE),
-    "triad from memory": (lambda: mk.stream("triad", elements=FAR), NONE),
-    "load in L1": (lambda: mk.loops("load", elements=L1_B // 8, repetition="free"), NONE),
-    "triad in L2": (lambda: mk.stream("triad", footprint_B=L2_B), NONE),
-    "gather of one line": (CAUSES["gather of one line by all threads"][0], NONE),
-    "chase over huge pages": (
-        lambda: mk.case("latency.chase", size_B=8 * FAR, pages="thp", threads=1),
-        NONE,
+    "triad in L2": Known(lambda: mk.stream("triad", footprint_B=L2_B), options=()),
+    "chase over huge pages": Known(
+        lambda: mk.case("latency.chase", size_B=8 * FAR, pages="thp", threads=1), options=()
     ),
-    "regular product": (lambda: mk.spmv("hpcg:64"), NONE),
-    "arithmetic": (lambda: mk.loops("peakflops", elements=10**7), NONE),
+    "regular product": Known(lambda: mk.spmv("hpcg:64"), options=()),
+    "arithmetic": Known(lambda: mk.loops("peakflops", elements=10**7), options=()),
+}
+OPEN: dict[str, Callable[[int], mk.Case]] = {
+    "SELL-8, hpcg:112": lambda n: mk.spmv("hpcg:112", "sell", C=8, threads=n, pages="4k"),
+    "SELL-8, random band": lambda n: mk.spmv(
+        "band:2000000:1000000:14", "sell", C=8, threads=n, pages="4k"
+    ),
+    "BS6, 20^3": lambda n: mk.bs(6, elements=20, degree=7, threads=n, pages="4k"),
+    "hopping term, 16^4": lambda n: mk.dw([16] * 4, threads=n, pages="4k"),
+    "hopping term, 24^4": lambda n: mk.dw([24] * 4, threads=n, pages="4k"),
 }
 
 
-def told(name: str, build: Any, seconds: float) -> tuple[Row, Any]:
-    """Return a row with what an explanation says, and the explanation."""
-    one = mk.explain(build(), seconds=seconds)
+def told(name: str, case: mk.Case, seconds: float) -> tuple[Row, set[str]]:
+    """Return a row with what an explanation says, and the options that it suggests."""
+    one = mk.explain(case, seconds=seconds)
     cause, share = one.first
-    frame = {row.cause: row.ratio for row in one.tried if row.role == LEVEL}
-    advice = "; ".join(f"{row.option} {1 / row.ratio:.2f}" for row in one.advice)
-    return {
-        "case": name,
-        "cause": cause,
-        "share": share,
-        "in L1": frame.get("L1"),
-        "try": advice,
-    }, one
+    row: Row = {"case": name, "cause": cause, "share": share}
+    row |= {f"in {each.cause}": each.ratio for each in one.levels}
+    row |= {"ns": 1e9 * one.unit_s, "for a": one.unit}
+    if one.limit is not None:
+        row |= {"limit": one.limit.cause, "reached": one.limit.share}
+    row["try"] = "; ".join(f"{each.option} {1 / each.ratio:.2f}" for each in one.advice)
+    return row, {each.option for each in one.advice}
 
 
-def main() -> None:
-    """Print and write what is found for each case."""
-    parser = options(__doc__, turns=2)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of an explanation (10)")
-    parser.add_argument("--only", default="", help="cases whose name contains this")
-    args = parsed(parser)
-    rows: list[Row] = []
-    right, same, good = 0, 0, {True: 0, False: 0}
-    for name, (build, causes) in CAUSES.items():
+def judged(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield what is found for each known case, and whether it is right."""
+    for name, (build, cause, options) in KNOWN.items():
         if args.only not in name:
             continue
-        found = [told(name, build, args.seconds)[0] for _ in range(args.turns)]
-        right += found[0]["cause"] in causes
-        same += len({row["cause"] for row in found}) == 1
-        for row in found:
-            add(rows, row | {"right": row["cause"] in causes})
-    for name, (build, wanted) in OPTIONS.items():
-        if args.only not in name:
-            continue
-        row, one = told(name, build, args.seconds)
-        options_found = {each.option for each in one.advice}
-        is_right = bool(options_found & wanted) if wanted else not options_found
-        good[bool(wanted)] += is_right
-        add(rows, row | {"right": is_right})
-    write(args, rows)
-    print(
-        f"causes right: {right} of {len(CAUSES)}; the same in all turns: {same}; options that help "
-        f"found: {good[True]} of 8; nothing suggested where nothing helps: {good[False]} of 8"
-    )
+        for _ in range(args.turns) if cause else ():
+            row, _ = told(name, build(), args.seconds)
+            yield {**row, "judged": "cause", "right": row["cause"] == cause}
+        if options is not None:
+            row, found = told(name, build(), args.seconds)
+            right = bool(found & set(options)) if options else not found
+            yield {**row, "judged": "options" if options else "no option", "right": right}
 
+
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield what is found for the known cases or the open ones."""
+    if not args.open:
+        yield from judged(args)
+    for name, build in OPEN.items() if args.open else ():
+        for threads in (1, len(mk.describe()["topology"]["units"])):
+            if args.only in name:
+                row, _ = told(name, build(threads), args.seconds)
+                yield {"threads": threads, **row}
+
+
+def all_right(rows: list[Row]) -> bool:
+    """Print how many are right and repeat, and return whether all are right."""
+    for what in dict.fromkeys(row["judged"] for row in rows if "judged" in row):
+        own = [row for row in rows if row["judged"] == what]
+        causes = {(row["case"], row["cause"]) for row in own}
+        cases = {row["case"] for row in own}
+        same = f"; {2 * len(cases) - len(causes)} the same in all turns" if what == "cause" else ""
+        print(f"{what}: {sum(row['right'] for row in own)} of {len(own)} right{same}")
+    return all(row.get("right", True) for row in rows)
+
+
+OPTIONS = {
+    "--seconds": (10.0, "of an explanation (10)"),
+    "--only": ("", "cases whose name contains this"),
+    "--open": (False, "cases whose cause is not known"),
+}
+main = program(__doc__, measured, OPTIONS, turns=2, judge=all_right)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
