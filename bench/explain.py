@@ -1,13 +1,10 @@
 """Explain cases whose cause is known by construction, and try options that do and do not help.
 
     python bench/explain.py --turns 2
-    python bench/explain.py --open
 
 Each case with a known cause is explained as often as ``--turns`` says, and is right if the first
 cause is that one. Of the cases of which an option helps, it must be among those that are suggested;
-of the others, nothing may be. With ``--open``, it tells what bounds sparse products, the gather of
-a mesh and the hopping term, on one core and on all, where it is not known: the time of a unit, what
-is left of it with data in each cache, and the share of the nearest limit that is reached.
+of the others, nothing may be.
 """
 
 import argparse
@@ -135,15 +132,6 @@ KNOWN = {
     "regular product": Known(lambda: mk.spmv("hpcg:64"), options=()),
     "arithmetic": Known(lambda: mk.loops("peakflops", elements=10**7), options=()),
 }
-OPEN: dict[str, Callable[[int], mk.Case]] = {
-    "SELL-8, hpcg:112": lambda n: mk.spmv("hpcg:112", "sell", C=8, threads=n, pages="4k"),
-    "SELL-8, random band": lambda n: mk.spmv(
-        "band:2000000:1000000:14", "sell", C=8, threads=n, pages="4k"
-    ),
-    "BS6, 20^3": lambda n: mk.bs(6, elements=20, degree=7, threads=n, pages="4k"),
-    "hopping term, 16^4": lambda n: mk.dw([16] * 4, threads=n, pages="4k"),
-    "hopping term, 24^4": lambda n: mk.dw([24] * 4, threads=n, pages="4k"),
-}
 
 
 def told(name: str, case: mk.Case, seconds: float) -> tuple[Row, set[str]]:
@@ -152,15 +140,12 @@ def told(name: str, case: mk.Case, seconds: float) -> tuple[Row, set[str]]:
     cause, share = one.first
     row: Row = {"case": name, "cause": cause, "share": share}
     row |= {f"in {each.cause}": each.ratio for each in one.levels}
-    row |= {"ns": 1e9 * one.unit_s, "for a": one.unit}
-    if one.limit is not None:
-        row |= {"limit": one.limit.cause, "reached": one.limit.share}
     row["try"] = "; ".join(f"{each.option} {1 / each.ratio:.2f}" for each in one.advice)
     return row, {each.option for each in one.advice}
 
 
-def judged(args: argparse.Namespace) -> Iterator[Row]:
-    """Yield what is found for each known case, and whether it is right."""
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield what is found for each case, and whether it is right."""
     for name, (build, cause, options) in KNOWN.items():
         if args.only not in name:
             continue
@@ -171,17 +156,6 @@ def judged(args: argparse.Namespace) -> Iterator[Row]:
             row, found = told(name, build(), args.seconds)
             right = bool(found & set(options)) if options else not found
             yield {**row, "judged": "options" if options else "no option", "right": right}
-
-
-def measured(args: argparse.Namespace) -> Iterator[Row]:
-    """Yield what is found for the known cases or the open ones."""
-    if not args.open:
-        yield from judged(args)
-    for name, build in OPEN.items() if args.open else ():
-        for threads in (1, len(mk.describe()["topology"]["units"])):
-            if args.only in name:
-                row, _ = told(name, build(threads), args.seconds)
-                yield {"threads": threads, **row}
 
 
 def all_right(rows: list[Row]) -> bool:
@@ -198,7 +172,6 @@ def all_right(rows: list[Row]) -> bool:
 OPTIONS = {
     "--seconds": (10.0, "of an explanation (10)"),
     "--only": ("", "cases whose name contains this"),
-    "--open": (False, "cases whose cause is not known"),
 }
 main = program(__doc__, measured, OPTIONS, turns=2, judge=all_right)
 

@@ -1,10 +1,10 @@
-"""Record raw samples of twenty cases, with the state of the host, or brief placements, in many runs.
+r"""Record raw samples of many cases, with the state of the host, or brief placements, in many runs.
 
     python bench/host_samples.py --runs 40 --samples bench/hosts/zen5.parquet
     python bench/host_samples.py --runs 12 --device cuda:0 --samples bench/hosts/h100.parquet
-    python bench/host_samples.py --runs 4 --rounds 80 --seconds 0.06 \\
+    python bench/host_samples.py --runs 4 --rounds 80 --seconds 0.06 \
         --samples bench/rounds/zen5.parquet
-    python bench/host_samples.py --runs 4 --rounds 5 --burst 10 --seconds 0.06 \\
+    python bench/host_samples.py --runs 4 --rounds 5 --burst 10 --seconds 0.06 \
         --samples bench/rounds/zen5_bursts.parquet
 
 Every run is a new process, which places each case once, in random order and in a fixed variant, and
@@ -17,9 +17,9 @@ were taken in one call of the extension), ``t_s`` (end of the block since the fi
 case, with the spread of its shortest times and medians between runs.
 
 With ``--rounds``, eighteen cases are placed in each round of a run: once, as by a sweep, or
-``--burst`` times in a row, as by a command for one case. The file then has a row for each placement,
-with the columns of its record that a rule for intervals may use, and the record tells by how much
-runs of some consecutive placements differ.
+``--burst`` times in a row, as by a command for one case. The file then has a row for each
+placement, with the columns of its record that a rule for intervals may use, and the record tells by
+how much runs of some consecutive placements differ.
 """
 
 import argparse

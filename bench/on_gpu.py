@@ -19,14 +19,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-from peers import judge
-from records import Row, add, interval, options, parsed, write
+from peers import as_fast
+from records import Row, interval, program
 
 import memkern as mk
 from memkern.engine.recording.taken import to_result_set
@@ -72,6 +72,7 @@ TARGETS = {
 LAUNCH = 1.10
 # Least number of alternations for a verdict on peers.
 ALTERNATIONS = 7
+NOT_MET, WRONG = "NOT MET", "WRONG"
 
 
 def output_of(*words: object) -> str:
@@ -121,27 +122,24 @@ def in_order(entries: list[Any], tool: str, seed: int) -> list[Any]:
     return ordered
 
 
-def run_every_kernel(args: argparse.Namespace) -> int:
-    """Run and check one small case of every kernel, in random order; return how many are wrong."""
+def every_kernel(args: argparse.Namespace) -> Iterator[Row]:
+    """Run and check one small case of every kernel, in random order."""
     # Kernels with their own unrolling; transfers between two cards need both.
     every = gpu._module(args.device.partition(":")[0]).entries()
     entries = [e for e in every if not e[4] and e[0] != "transfers.between"]
-    end = time.monotonic() + 60 * args.minutes
-    done, wrong = 0, 0
-    for entry in in_order(entries, args.every_kernel, args.seed):
+    end, done, wrong = time.monotonic() + 60 * args.minutes, 0, 0
+    for done, entry in enumerate(in_order(entries, args.every_kernel, args.seed)):
         if time.monotonic() >= end:
             break
-        name = " ".join(map(str, filter(None, entry)))
         try:
             found = small_case(entry, args.device).prepare().check()
-            said = "right" if found.valid else "WRONG"
+            said = "right" if found.valid else WRONG
         except ValueError as error:
             said = str(error)  # some operations have no such variant
-        wrong += said == "WRONG"
-        done += 1
-        print(f"{done} of {len(entries)}: {name}: {said}", flush=True)
+        wrong += said == WRONG
+        kernel = " ".join(map(str, filter(None, entry)))
+        yield {"number": f"{done + 1} of {len(entries)}", "kernel": kernel, "found": said}
     print(f"{done} of {len(entries)} kernels, {wrong} wrong results")
-    return wrong
 
 
 def bare_launch_s(text: str) -> float:
@@ -223,38 +221,36 @@ def of_pairs(
     return found, len(pairs)
 
 
-def verdicts(turns: list[Turn]) -> list[Row]:
-    """Print and return a row for every target: the value found, the target, whether it is met."""
-    rows: list[Row] = []
+def verdicts(turns: list[Turn]) -> Iterator[Row]:
+    """Yield a row for every target: the value found, the target, whether it is met."""
 
-    def judged(name: str, found: Ratio | None, wanted: str, met: bool | None) -> None:
-        verdict = "not judged" if found is None or met is None else "met" if met else "NOT MET"
+    def judged(name: str, found: Ratio | None, wanted: str, met: bool | None) -> Row:
+        verdict = "not judged" if found is None or met is None else "met" if met else NOT_MET
         row = {"target": name} | (interval("found", found) if found else {"found": None})
-        add(rows, row | {"wanted": wanted, "verdict": verdict})
+        return row | {"wanted": wanted, "verdict": verdict}
 
     for name, least in TARGETS.items():
         found, _ = of_pairs(turns, lambda turn, n=name: turn.medians[n], lambda turn: turn.ceiling)
-        judged(name, found, f">= {least} of the ceiling", found and found.ratio >= least)
+        yield judged(name, found, f">= {least} of the ceiling", found and found.ratio >= least)
     found, _ = of_pairs(
         turns, lambda turn: turn.medians["launch"], lambda turn: turn.peers["launch"]
     )
-    judged("launch", found, f"<= {LAUNCH} of a bare one", found and found.ratio <= LAUNCH)
-    ratios: dict[str, Ratio] = {}
+    yield judged("launch", found, f"<= {LAUNCH} of a bare one", found and found.ratio <= LAUNCH)
+    ratios: list[Row] = []
     for name in PEERS:
         found, number = of_pairs(
             turns, lambda turn, n=name: turn.fastest[n], lambda turn, n=name: turn.peers[n]
         )
         if found:
-            judged(f"{name} / peer", found, f"{number} alternations", None)
+            yield judged(f"{name} / peer", found, f"{number} alternations", None)
         if found and number >= ALTERNATIONS:
-            ratios[name] = found
+            ratios.append({"peer": name} | interval("ratio", found))
     row = {"target": f"{len(ratios)} of {len(PEERS)} / peers, geometric mean", "found": None}
     row |= {"wanted": f">= 1, {ALTERNATIONS} alternations", "verdict": "not judged"}
     if ratios:
-        row["found"] = geometric_mean([ratio.ratio for ratio in ratios.values()])
-        row["verdict"] = "met" if judge(ratios) else "NOT MET"
-    add(rows, row)
-    return rows
+        row["found"] = geometric_mean([ratio["ratio"] for ratio in ratios])
+        row["verdict"] = "met" if as_fast(ratios) else NOT_MET
+    yield row
 
 
 def measure(args: argparse.Namespace, folder: Path) -> list[Turn]:
@@ -312,33 +308,42 @@ def measure(args: argparse.Namespace, folder: Path) -> list[Turn]:
     return turns
 
 
-def main() -> int:
-    """Print and write the verdicts, or run every kernel once."""
-    parser = options(__doc__, turns=7)
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--records", metavar="FILE", help="write memkern's records there")
-    parser.add_argument("--minutes", type=float, default=9.5, help="for everything together")
-    parser.add_argument("--gigabytes", type=float, default=2.0, help="of all arrays together")
-    parser.add_argument("--seed", type=int, default=0, help="of the order in each turn")
-    parser.add_argument("--timer", default="host", choices=("host", "events", "graph"))
-    for peer in ("--babelstream", "--spatter"):
-        # A name without a folder would be searched on PATH.
-        parser.add_argument(peer, type=lambda text: Path(text).resolve(), metavar="PROGRAM")
-    parser.add_argument(
-        "--every-kernel", choices=TOOLS, metavar="TOOL",
-        help="run each kernel once, in the order for a tool of the sanitizer, and end",
-    )  # fmt: skip
-    args = parsed(parser)
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield the verdicts, or a row for every kernel."""
     if args.every_kernel:
-        return 1 if run_every_kernel(args) else 0
+        yield from every_kernel(args)
+        return
     with TemporaryDirectory() as folder:
         turns = measure(args, Path(folder))
-    rows = verdicts(turns)
-    write(args, rows)
-    missed = sum(row["verdict"] == "NOT MET" for row in rows)
+    rows = list(verdicts(turns))
+    yield from rows
+    missed = sum(row["verdict"] == NOT_MET for row in rows)
     print(f"{gpu.facts(args.device)['name']}, {len(turns)} turns, {missed} targets not met")
-    return 0
 
+
+# A name without a folder would be searched on PATH.
+PROGRAM = {"type": lambda text: Path(text).resolve(), "metavar": "PROGRAM"}
+OPTIONS = {
+    "--device": "cuda:0",
+    "--records": {"metavar": "FILE", "help": "write memkern's records there"},
+    "--minutes": (9.5, "for everything together"),
+    "--gigabytes": (2.0, "of all arrays together"),
+    "--seed": (0, "of the order in each turn"),
+    "--timer": {"default": "host", "choices": ("host", "events", "graph")},
+    "--babelstream": PROGRAM,
+    "--spatter": PROGRAM,
+    "--every-kernel": {
+        "choices": TOOLS, "metavar": "TOOL",
+        "help": "run each kernel once, in the order for a tool of the sanitizer, and end",
+    },
+}  # fmt: skip
+main = program(
+    __doc__,
+    measured,
+    OPTIONS,
+    turns=7,
+    judge=lambda rows: all(row.get("found") != WRONG for row in rows),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -7,37 +7,41 @@ one thread, with data in each level. Then fifty honest kernels are measured, eac
 ``--honest`` says: none may be refused.
 """
 
+import argparse
 import importlib.util
 import math
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from records import Row, add, options, parsed, write
+from records import Row, program
 
 import memkern as mk
 from memkern import isolating
 from memkern.host.capacity import data_caches, last_level_cache_B
+from memkern.statistics import geometric_mean
 from memkern.studies.turns import Trial, take_turns
 
 # Others use a shared cache as well.
 LEVELS_B = {f"L{c['level']}": c["size_B"] // (2 if c["level"] < 3 else 4) for c in data_caches()}
 LEVELS_B["memory"] = 4 * last_level_cache_B()
-# The expression, its bytes of an iteration, and the package's kernel of so many iterations.
-PAIRS: dict[str, tuple[str, int, Any]] = {
-    "triad": (
-        "a[i] = b[i] + s * c[i]",
-        24,
-        lambda n, **how: mk.stream("triad", n, **how),
-    ),
-    "gather": (
-        "a[i] = b[idx[i]]",
-        24,
-        lambda n, **how: mk.raider("gather_copy", n, **how),
-    ),
-    "dot": ("s += a[i] * b[i]", 16, lambda n, **how: mk.loops("dot", elements=n, **how)),
-}
+Pair = tuple[mk.Case, mk.Case]
+"""The kernel of the package and the user's of the same operation."""
+
+
+def of_expression(text: str, base: Any, each_B: int) -> Any:
+    """Return a function that builds the pair of an expression with so many bytes an iteration."""
+
+    def pair(bytes_B: int, **how: Any) -> Pair:
+        n = bytes_B // each_B
+        return base(n, variant="auto", **how), mk.kernel(text).case(n, **how)
+
+    return pair
+
+
 _C = """#include <stdint.h>
 void stencil(double *restrict a, const double *restrict b, int64_t begin, int64_t end, int64_t m,
              double s) {
@@ -78,7 +82,7 @@ def stencil_reference(a: Any, b: Any, m: int, s: float) -> Any:
     return after.ravel()
 
 
-def stencil_pair(bytes_B: int, **how: Any) -> tuple[mk.Case, mk.Case]:
+def stencil_pair(bytes_B: int, **how: Any) -> Pair:
     """Return the stencil of the package, and the same in C."""
     columns = min(2048, int((bytes_B / 16) ** 0.5))
     rows = bytes_B // 16 // columns
@@ -94,7 +98,7 @@ def stencil_pair(bytes_B: int, **how: Any) -> tuple[mk.Case, mk.Case]:
     return base, own.case(rows - 2, **how)
 
 
-def numba_pair(bytes_B: int, **how: Any) -> tuple[mk.Case, mk.Case]:
+def numba_pair(bytes_B: int, **how: Any) -> Pair:
     """Return the triad of the package, and that of a function of Numba."""
     import numba
 
@@ -115,27 +119,26 @@ def numba_pair(bytes_B: int, **how: Any) -> tuple[mk.Case, mk.Case]:
     return mk.stream("triad", bytes_B // 24, variant="auto", **how), own.case(bytes_B // 24, **how)
 
 
+PAIRS: dict[str, Callable[..., Pair]] = {
+    "triad": of_expression("a[i] = b[i] + s * c[i]", partial(mk.stream, "triad"), 24),
+    "gather": of_expression("a[i] = b[idx[i]]", partial(mk.raider, "gather_copy"), 24),
+    "dot": of_expression("s += a[i] * b[i]", partial(mk.loops, "dot"), 16),
+    "stencil": stencil_pair,
+}
+if importlib.util.find_spec("numba"):
+    PAIRS["numba"] = numba_pair
+
+
 def turns(name: str, level: str, seconds: float) -> Row:
-    """Return a row with the time of an expression over that of the package's kernel."""
-    how: dict[str, Any] = {"threads": 1, "pages": "thp" if level == "memory" else "default"}
-    if name in OTHERS:
-        base, own = OTHERS[name](LEVELS_B[level], **how)
-    else:
-        text, each_B, build = PAIRS[name]
-        n = LEVELS_B[level] // each_B
-        base, own = build(n, variant="auto", **how), mk.kernel(text).case(n, **how)
+    """Return a row with the time of a user's kernel over that of the package's."""
+    pages = "thp" if level == "memory" else "default"
+    base, own = PAIRS[name](LEVELS_B[level], threads=1, pages=pages)
     trial = Trial(own, name, own.bytes_B / base.bytes_B)
     take_turns(base, [trial], time.perf_counter() + seconds, own.bytes_B)
     effect, half = trial.estimate()
-    ratio = {"time over the package's": math.exp(effect)}
-    ends = (math.exp(effect - half), math.exp(effect + half))
-    ends_by_name = dict(zip(("low", "high"), ends, strict=True))
-    return {"kernel": name, "level": level, **ratio, **ends_by_name, "bytes": own.bytes_B}
-
-
-OTHERS = {"stencil": stencil_pair}
-if importlib.util.find_spec("numba"):
-    OTHERS["numba"] = numba_pair
+    row: Row = {"kernel": name, "level": level, "time over the package's": math.exp(effect)}
+    row |= {"low": math.exp(effect - half), "high": math.exp(effect + half)}
+    return row | {"bytes": own.bytes_B}
 
 
 def honest(times: int) -> tuple[int, list[str]]:
@@ -151,26 +154,25 @@ def honest(times: int) -> tuple[int, list[str]]:
     return times * len(HONEST), refused
 
 
-def main() -> None:
-    """Print and write the ratios, and what was refused."""
-    parser = options(__doc__, turns=1)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of a pair (5)")
-    parser.add_argument("--honest", type=int, default=10, help="measurements of a kernel (10)")
-    args = parsed(parser)
+def measured(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield the ratios, and what was refused."""
     isolating.enter()
-    rows: list[Row] = []
-    for name in (*PAIRS, *OTHERS):
-        for level in LEVELS_B:
-            add(rows, turns(name, level, args.seconds))
-    for name in (*PAIRS, *OTHERS):
-        own = [math.log(r["time over the package's"]) for r in rows if r["kernel"] == name]
-        print(f"{name}: geometric mean {math.exp(sum(own) / len(own)):.3f}")
+    for name in PAIRS:
+        rows = [turns(name, level, args.seconds) for level in LEVELS_B]
+        yield from rows
+        mean = geometric_mean([row["time over the package's"] for row in rows])
+        print(f"{name}: geometric mean {mean:.3f}")
     number, refused = honest(args.honest)
     name = f"{len(HONEST)} honest kernels"
-    add(rows, {"kernel": name, "measured": number, "refused": len(refused)})
-    write(args, rows)
+    yield {"kernel": name, "measured": number, "refused": len(refused)}
     print("\n".join(refused))
 
 
+OPTIONS = {
+    "--seconds": (5.0, "of a pair (5)"),
+    "--honest": (10, "measurements of a kernel (10)"),
+}
+main = program(__doc__, measured, OPTIONS)
+
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -1,8 +1,8 @@
-"""Test on recordings how well the value of a run, and its interval, hold for the next run.
+r"""Test on recordings how well the value of a run, and its interval, hold for the next run.
 
     python bench/replay_samples.py bench/hosts/*.parquet
     python bench/replay_samples.py bench/rounds/*.parquet
-    python bench/replay_samples.py bench/hosts/*.parquet bench/rounds/*.parquet \\
+    python bench/replay_samples.py bench/hosts/*.parquet bench/rounds/*.parquet \
         --distances python/memkern/host/distances.csv
 
 Recordings are those of ``host_samples.py``: of samples, or of brief placements (``--rounds``).

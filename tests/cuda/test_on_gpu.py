@@ -124,7 +124,7 @@ def test_the_script_for_a_card_runs_every_kernel_once(monkeypatch, call, capsys)
     monkeypatch.setattr(gpu._module("cuda"), "entries", lambda: sorted(chosen))
     assert call("--every-kernel", "memcheck") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert {line.split()[3] for line in lines if line.endswith(": right")} == kernels
+    assert {line.split()[5] for line in lines if line.endswith("; found right")} == kernels
     assert call("--every-kernel", "memcheck", "--minutes", "0") == 0
     assert capsys.readouterr().out.startswith("0 of ")
 
