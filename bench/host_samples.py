@@ -9,7 +9,8 @@ r"""Record raw samples of many cases, with the state of the host, or brief place
 
 Every run is a new process, which places each case once, in random order and in a fixed variant, and
 takes samples of it for some time. ``--beside`` lists other processes, with runs for each entry:
-``compute:2`` are two processes that compute, ``stream:1`` is one that copies memory.
+``compute:2`` are two processes that compute, ``stream:1`` is one that copies memory, and those of
+``pinned-compute:2`` are bound to a processing unit each.
 
 The file has a row for each sample: ``run``, ``beside``, ``case``, ``block`` (samples of a block
 were taken in one call of the extension), ``t_s`` (end of the block since the first run began),
@@ -25,12 +26,14 @@ how much runs of some consecutive placements differ.
 import argparse
 import contextlib
 import math
+import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -193,10 +196,18 @@ def placements(args: argparse.Namespace) -> pd.DataFrame:
 
 @contextlib.contextmanager
 def competitors(beside: str) -> Iterator[None]:
-    """Let other processes run until the end of the context."""
+    """Let other processes run until the end of the context, such as ``pinned-compute:2``."""
     kind, _, number = beside.partition(":")
-    words = [sys.executable, "-c", _PROGRAMS.get(kind, "")]
-    started = [subprocess.Popen(words) for _ in range(int(number or 0))]
+    units = sorted(os.sched_getaffinity(0))
+
+    def bind(k: int) -> None:
+        if kind.startswith("pinned-"):
+            os.sched_setaffinity(0, {units[k % len(units)]})
+
+    words = [sys.executable, "-c", _PROGRAMS.get(kind.removeprefix("pinned-"), "")]
+    started = [
+        subprocess.Popen(words, preexec_fn=partial(bind, k)) for k in range(int(number or 0))
+    ]
     try:
         yield
     finally:

@@ -1,36 +1,48 @@
 """Count how many printed intervals contain the next run: of cases, commands or reports.
 
-Ten cases are measured repeatedly. An interval holds if it contains the value of the next run of its
-case; pairs of runs in different
-states of the host (column ``states``) are ignored. Intervals of the shortest time and of the median
-are judged separately. Scores are Winkler's of the logarithms (width, and 40 times what is missed),
-over those of an oracle, the 2.5 and 97.5 % quantiles of the runs of the case in its most frequent
-state, and over those of the best constant width. With ``--first``, each run is the first command
-after a boot; ``--commands`` runs three command lines instead, of which the second one has indices
-of its own and the third one a matrix with random columns; ``--precision 5`` gives each run this
-precision. Files are records of reports that follow each other, judged by class of cases; the oracle
-knows the 95 % quantile of the differences between the reports in the class::
-
     python bench/intervals_hold.py --first --runs 40 --minutes 10
-    XDG_CACHE_HOME=/tmp/empty python bench/intervals_hold.py --commands --runs 30
     python bench/intervals_hold.py --precision 5 --runs 8
+    LOOPS=,compute:1,pinned-compute:1,compute:2,pinned-compute:2,compute:4,pinned-compute:4
+    python bench/intervals_hold.py --beside $LOOPS --runs 8 --minutes 1
+    XDG_CACHE_HOME=/tmp/empty python bench/intervals_hold.py --commands --runs 30
+    python bench/intervals_hold.py --commands --babelstream /path/to/omp-stream
     for n in 1 2 3 4 5 6 7 8; do memkern report --quick -o /tmp/r$n.html; done
     python bench/intervals_hold.py /tmp/r?.parquet
+
+Ten cases are measured repeatedly. An interval holds if it contains the value of the next run of its
+case; pairs of runs in different states of the host (column ``states``) are ignored. Intervals of
+the shortest time and of the median are judged separately. Scores are Winkler's of the logarithms
+(width, and 40 times what is missed), over those of an oracle, the 2.5 and 97.5 % quantiles of the
+runs of the case in its most frequent state, and over those of the best constant width.
+
+With ``--first``, each run is the first command after a boot; ``--precision 5`` gives each run this
+precision. With ``--beside``, runs alternate with runs beside other programs (of
+``host_samples.py``): a record marked as quiet must be right, its interval, widened by half,
+contains the median of the shortest times of the runs alone, and a record with programs beside it
+names them. ``--commands`` runs three command lines instead, of which the second one has indices of
+its own and the third one a matrix with random columns; they vary beside BabelStream, or are those
+of an earlier build (``--site``, of ``pip install --target SITE memkern==...``). Files are records
+of reports that follow each other, judged by class of cases; the oracle knows the 95 % quantile of
+the differences between the reports in the class.
 """
 
 import argparse
 import json
 import math
+import os
 import random
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from peers import records_of
+from beside_stream import babelstream_found
+from host_samples import competitors
+from peers import printed, records_of
 from records import Row, program
 
 import memkern as mk
@@ -108,6 +120,17 @@ def commands(folder: Path) -> dict[str, list[str]]:
     }
 
 
+def record_of(site: str, words: list[str]) -> dict[str, Any]:
+    """Return the record that a command of memkern prints, or the times of BabelStream's triad."""
+    begin = time.perf_counter()
+    if os.path.isfile(words[0]):
+        shortest, mean = babelstream_found(printed(words, {}, huge=True))["stream.triad"]
+        wall_s = time.perf_counter() - begin
+        return {"time_min_s": shortest, "time_median_s": mean, "wall_s": wall_s}
+    variables = {"PYTHONPATH": site} if site else {}
+    return records_of(*words, valid=False, variables=variables, huge=True)[0]
+
+
 def winkler(half: Any, distance: Any) -> float:
     """Return the mean score of intervals, by half-width and distance of the next value."""
     return float(np.mean(2 * half + 40 * np.maximum(distance - half, 0.0)))
@@ -134,7 +157,8 @@ def scores(pairs: pd.DataFrame) -> tuple[float, float]:
 
 def state_of(states: str) -> float:
     """Return the time of an exchange, in ns, in the states of the samples that count."""
-    counted = [state["exchange_ns"] for state in json.loads(states or "[]") if state["counts"]]
+    known = states if isinstance(states, str) and states else "[]"
+    counted = [state["exchange_ns"] for state in json.loads(known) if state["counts"]]
     return counted[0] if len(counted) == 1 else math.nan
 
 
@@ -145,15 +169,15 @@ def same(some_ns: pd.Series, other_ns: pd.Series | float) -> pd.Series:
     return (ratio < _APART) | (some_ns.isna() & other.isna())
 
 
-def with_next(frame: pd.DataFrame, quantity: str, by: tuple[str, ...] = ("case",)) -> pd.DataFrame:
+def with_next(frame: pd.DataFrame, quantity: str) -> pd.DataFrame:
     """Return runs with their value and half-width, and whether the interval holds the next run.
 
-    Runs with the same entries of `by` follow each other; `judged` are those with an interval whose
-    next run is in the same state.
+    Those of a case beside the same programs follow each other; `judged` are those with an interval
+    whose next run is in the same state.
     """
     value, ends = QUANTITIES[quantity]
     frame = frame.assign(exchange_ns=frame["states"].map(state_of))
-    groups = frame.groupby(list(by), sort=False)
+    groups = frame.groupby(["case", "beside"], sort=False)
     low, high, target = frame[f"{ends}_low_s"], frame[f"{ends}_high_s"], groups[value].shift(-1)
     judged = same(groups["exchange_ns"].shift(-1), frame["exchange_ns"]) & target.notna()
     judged &= low.notna() & groups["run"].shift(-1).eq(frame["run"] + 1)
@@ -187,6 +211,32 @@ def judged(frame: pd.DataFrame) -> Iterator[Row]:
     print("; ".join(f"{word} {share:.0%}" for word, share in words.items()))
 
 
+def beside_others(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield the shares of records that are right, and that hold for the next run."""
+    frame = with_next(frame, "shortest")
+    alone = frame[frame["beside"] == ""]
+    target = pd.Series(
+        [
+            alone["value"][alone["case"].eq(case) & same(alone["exchange_ns"], ns)].median()
+            for case, ns in zip(frame["case"], frame["exchange_ns"], strict=True)
+        ],
+        frame.index,
+    )
+    low, high = frame["time_min_ci_low_s"], frame["time_min_ci_high_s"]
+    wider = (frame["value"] / low) ** 0.5
+    outside = (target < low / wider) | (target > high * wider)
+    for beside, some in frame.assign(outside=outside).groupby("beside"):
+        row: Row = {"competitors": beside or "0", "records": len(some)}
+        for state in ("quiet", "shared", "disturbed"):
+            row[f"{state}, %"] = 100 * float((some["state"] == state).mean())
+        wrong = some["outside"] & some["state"].eq("quiet")
+        row["quiet and wrong, %"] = 100 * float(wrong.mean())
+        row["names a program, %"] = 100 * float(some["shared_with"].ne("").mean())
+        row["holds the next run, %"] = 100 * float(some["held"][some["judged"]].mean())
+        ones = some[some["case"].str.endswith("1 thread")]
+        yield row | {"interval, 1 thread, %": 100 * float(ones["half"].notna().mean())}
+
+
 def of_reports(files: list[str]) -> pd.DataFrame:
     """Return the records of reports as runs, whose groups are classes of cases."""
     frames = [mk.load(file).to_frame().assign(run=n) for n, file in enumerate(files)]
@@ -200,6 +250,7 @@ def of_reports(files: list[str]) -> pd.DataFrame:
     workers = np.where(frame["threads"] == 1, "one thread", "several threads")
     number = frame.groupby(["run", "case_id"]).cumcount().astype(str)
     return frame.assign(
+        beside="",
         group=[f"{a}, {b}" for a, b in zip(level, workers, strict=True)],
         case=frame["case_id"].astype(str) + " " + number,
     ).sort_values(["group", "run"])
@@ -214,21 +265,24 @@ def measured(args: argparse.Namespace) -> Iterator[Any]:
     every: dict[str, Any] = {name: case.with_(**how) for name, case in cases().items()}
     measure: Any = first_of if args.first else lambda case: case.measure().record
     if args.commands:
-        every = commands(Path(tempfile.mkdtemp()))
-        measure = lambda words: records_of(*words, valid=False)[0]  # noqa: E731
-    rows, begin = [], time.perf_counter()
+        every, measure = commands(Path(tempfile.mkdtemp())), partial(record_of, args.site)
+        if args.babelstream:
+            every["BabelStream"] = [args.babelstream, "-s", str(2**25), "-n", "20", "--csv"]
+    rows, begin, kinds = [], time.perf_counter(), args.beside.split(",")
     for run in range(args.runs):
-        for name in random.sample(list(every), len(every)):
-            record = {
-                name: math.nan if v is None else v for name, v in measure(every[name]).items()
-            }
-            rows.append({"run": run, "case": name, **{n: record[n] for n in _NAMES.split()}})
-            yield "runs", rows[-1]
+        for beside in random.sample(kinds, len(kinds)):
+            with competitors(beside):
+                for name in random.sample(list(every), len(every)):
+                    record = measure(every[name])
+                    known = {n: record.get(n) for n in _NAMES.split()}
+                    known = {n: math.nan if v is None else v for n, v in known.items()}
+                    rows.append({"run": run, "case": name, "beside": beside, **known})
+                    yield "runs", rows[-1]
         if run + 1 < args.runs:
             due = begin + (run + 1) * 60 * args.minutes / args.runs
             time.sleep(max(0.0, due - time.perf_counter()))
     frame = pd.DataFrame(rows).sort_values(["case", "run"])
-    yield from judged(frame.assign(group=frame["case"]))
+    yield from beside_others(frame) if args.beside else judged(frame.assign(group=frame["case"]))
 
 
 OPTIONS = {
@@ -238,6 +292,9 @@ OPTIONS = {
     "--first": (False, "each run as the first of a boot"),
     "--commands": (False, "three commands in turns"),
     "--precision": {"type": float, "help": "percent"},
+    "--beside": ("", "such as ,compute:1,pinned-compute:2 (none first)"),
+    "--babelstream": {"metavar": "PATH", "help": "repeated beside the commands"},
+    "--site": ("", "folder of the build that runs the commands"),
 }
 main = program(__doc__, measured, OPTIONS)
 

@@ -1,72 +1,29 @@
-"""False verdicts of `memkern compare --run`: measured on this machine, or on simulated noise.
+"""False verdicts and found differences of `memkern compare --run`, on simulated noise.
 
-    python bench/false_verdicts.py --comparisons 25
-    python bench/false_verdicts.py --families 400
+    python bench/compare_simulation.py --families 400
 
-Measured are twenty cases from L1 to L3 with one and two threads, A against itself. The exit code is
-1 if more than one verdict, and more than one in 500, is false.
-
-In simulated families the order of pairs, the looks and the verdicts are those of the package; only
-the times are random. All cases of a family draw consecutive values from one series of noise, as on
-a machine. They also tell how many true differences are found.
+The order of pairs, the looks and the verdicts are those of the package; only the times are random.
+All cases of a family draw consecutive values from one series of noise, as on a machine. `memkern
+compare --run bench/short.toml --self` counts false verdicts on a machine.
 """
 
 import argparse
 import contextlib
 import random
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from records import Row, program
-from scipy.stats import binomtest
 
-import memkern as mk
 from memkern.results import verdicts
 from memkern.results.comparison import Compared
-from memkern.results.comparison_output import false_verdicts, summary
 from memkern.results.verdicts import FASTER, SAME, SLOWER, Family
 from memkern.studies.interleaved import measure_pairs
 
 Floats = npt.NDArray[np.float64]
 SD = 0.02
-ALLOWED = 500
-SWEEP = """
-[[case]]
-kernel = ["stream.copy", "stream.triad", "loops.dot"]
-elements = [1024, 16384, 131072]
-threads = 1
-
-[[case]]
-kernel = ["gather", "scatter"]
-pattern = ["UNIFORM:8:1:NR", "UNIFORM:8:8:NR"]
-count = 4096
-threads = 1
-
-[[case]]
-kernel = "gather"
-pattern = "UNIFORM:8:1:NR"
-count = [4096, 65536]
-threads = 2
-
-[[case]]
-kernel = "stream.copy"
-elements = [4096, 65536]
-threads = 2
-
-[[case]]
-kernel = "amo.stride1"
-iters = 2000
-threads = [1, 2]
-
-[[case]]
-kernel = "launch.empty"
-threads = 2
-"""
 
 
 def independent(rng: np.random.Generator, n: int) -> Floats:
@@ -127,25 +84,6 @@ def simulated(
     return family
 
 
-def compared(args: argparse.Namespace) -> Iterator[Row]:
-    """Yield a row for each comparison of this machine with itself."""
-    with tempfile.TemporaryDirectory() as folder:
-        sweep = Path(folder) / "short.toml"
-        sweep.write_text(SWEEP)
-        for seed in range(args.seed, args.seed + args.comparisons):
-            start = time.monotonic()
-            frame = mk.compare_runs(sweep, seed=seed, progress=False)
-            spent = time.monotonic() - start
-            print(summary(frame))
-            for found in frame[frame["verdict"].isin([FASTER, SLOWER])].to_dict("records"):
-                names = ("label", "verdict", "ratio", "low", "high", "p", "pairs")
-                print("  ", {name: found[name] for name in names})
-            false, judged = false_verdicts(frame)
-            same = int((frame["verdict"] == SAME).sum())
-            row = {"seed": seed, "time, s": spent, "cases": judged, "same": same}
-            yield row | {"false verdicts": false}
-
-
 def without_difference(args: argparse.Namespace) -> Iterator[Row]:
     """Yield the false verdicts for each kind of noise."""
     for name, noise in NOISES.items():
@@ -174,33 +112,13 @@ def differences(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def measured(args: argparse.Namespace) -> Iterator[Any]:
-    """Yield the rows of measured comparisons or of simulated families."""
-    if args.families:
-        yield from without_difference(args)
-        for row in differences(args):
-            yield "differences", row
-    else:
-        yield from compared(args)
+    """Yield the rows of families without and with differences."""
+    yield from without_difference(args)
+    for row in differences(args):
+        yield "differences", row
 
 
-def few(rows: list[Row]) -> bool:
-    """Print the rate of all, and return whether few enough verdicts are false."""
-    false, judged = (sum(row.get(name, 0) for row in rows) for name in ("false verdicts", "cases"))
-    high = binomtest(int(false), judged).proportion_ci(0.95, method="exact").high
-    print(
-        f"false verdicts: {false} of {judged} cases ({100 * false / judged:.2g} %, below "
-        f"{100 * high:.2g} % with 95 % confidence); allowed is 1 in {ALLOWED}"
-    )
-    return bool(false <= max(1, judged / ALLOWED))
-
-
-OPTIONS = {
-    "--comparisons": 25,
-    "--seed": (0, "of the first comparison"),
-    "--families": (0, "simulated ones"),
-    "--cases": (30, "of a simulated family"),
-}
-main = program(__doc__, measured, OPTIONS, judge=few)
+main = program(__doc__, measured, {"--families": 400, "--cases": 30})
 
 if __name__ == "__main__":
     raise SystemExit(main())
