@@ -4,7 +4,7 @@
 
 The order of pairs, the looks and the verdicts are those of the package; only the times are random.
 All cases of a family draw consecutive values from one series of noise, as on a machine. `memkern
-compare --run bench/short.toml --self` counts false verdicts on a machine.
+compare --run examples/ci/short.toml --self` counts false verdicts on a machine.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Write the tables of the page from the records.
+"""Write the tables of the pages from the records.
 
     python bench/tables.py
     python bench/tables.py --check
 
 A table is between ``<!-- table: NAME -->`` and ``<!-- end -->``, where NAME is the name of a file
 in bench/records; the rows of several names follow each other. With ``--check`` nothing is written,
-and the exit code is 1 if a table on the page differs from its records.
+and the exit code is 1 if a table of a page differs from its records.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from records import read, table
 
-PAGE = Path(__file__).with_name("README.md")
+PAGES = sorted((Path(__file__).parent / "measured").glob("*.md"))
 MARKED = re.compile(r"^( *)<!-- table: (.*) -->\n(?:.*\n)*?\1<!-- end -->$", re.MULTILINE)
 
 
@@ -35,13 +35,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="only tell whether tables differ")
     args = parser.parse_args()
-    page = PAGE.read_text()
-    now = with_tables(page)
-    if args.check and now != page:
-        print(f"{PAGE} has tables that differ from the records: run bench/tables.py")
-        return 1
-    if not args.check:
-        PAGE.write_text(now)
+    for path in PAGES:
+        page = path.read_text()
+        now = with_tables(page)
+        if args.check and now != page:
+            print(f"{path} has tables that differ from the records: run bench/tables.py")
+            return 1
+        if not args.check:
+            path.write_text(now)
     return 0
 
 
