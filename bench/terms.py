@@ -28,13 +28,13 @@ import math
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from records import Row, add, interval, options, parsed, write
+from records import Row, interval, program
 
 import memkern as mk
 from memkern.engine.placing.run import CaseRun
@@ -220,134 +220,41 @@ def as_run(run: CaseRun) -> mk.Case:
     return run.case.with_(variant=run.placements[-1].choice.variant)
 
 
-class Bench:
-    """Measures subjects on this machine, and prints their rows."""
+@dataclass(frozen=True)
+class Place:
+    """The cores of this machine, its levels of memory, and its machine file."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        """Read or measure the machine file."""
-        self.turns, self.seconds = args.turns, args.seconds
-        self.cores = [group[0] for group in physical_cores()]
-        self.levels = levels_of(machine_environment(), self.cores)
-        if args.machine:
-            self.machine: MachineFile = load_machine(args.machine)
-        else:
-            print("measuring a machine file", file=sys.stderr, flush=True)
-            self.machine = measure_machine(seconds=60).machine
-        self.rows: list[Row] = []
-        self.terms: list[Row] = []
-        self.unexplained: list[str] = []
+    cores: Sequence[int]
+    levels: Sequence[CacheLevel]
+    machine: MachineFile
 
     @property
     def inner(self) -> CacheLevel:
         """The cache that holds the data of `in-core`: L2, or L1 if it is the last cache."""
         return self.levels[1 if len(self.levels) > 3 else 0]
 
-    def run(self, name: str, subject: Subject, cores: int, share: Callable[[], float]) -> None:
-        """Measure a subject on some cores in a share of the time, and add its rows."""
-        options: dict[str, Any] = {**pinned(self.cores, cores), "pages": "4k"}
-        options |= {"budget_s": self.seconds}
-        small = {**options, "repetition": "free", "variant": "simd", "prefetch": 0}
+    def cases(self, subject: Subject, cores: int, seconds: float) -> dict[str, mk.Case]:
+        """Return the cases of a subject: itself, those that give its terms, and experiments."""
+        how: dict[str, Any] = {**pinned(self.cores, cores), "pages": "4k", "budget_s": seconds}
+        small = {**how, "repetition": "free", "variant": "simd", "prefetch": 0}
         last, memory = self.levels[-2], self.levels[-1]
         sizes = {"in-core": self.inner.used_B(cores)}
         if last is not self.inner:
             sizes[f"data in {last.name}"] = last.used_B(cores)
-        chase = {**options, "chains": CHAINS}
-        cases = {
-            "measured": subject.build(subject.size, **options),
-            **{
-                term: subject.build(subject.within(size_B), **small)
-                for term, size_B in sizes.items()
-            },
-            "load": mk.loops("load", footprint_B=memory.used_B(cores), **options),
-            "triad": mk.stream("triad", footprint_B=memory.used_B(cores), **options),
-            **{
-                f"chase {level.name}": mk.case("latency.chase", size_B=level.used_B(cores), **chase)
-                for level in dict.fromkeys((last, memory))
-            },
-            **{
-                label: subject.build(subject.size, **{**options, **changed})
-                for label, changed in subject.experiments.items()
-            },
-        }
-        title = f"{name}, {cores} core{'s' if cores > 1 else ''}"
-        told = time.perf_counter()
+        found = {"measured": subject.build(subject.size, **how)}
+        for term, size_B in sizes.items():
+            found[term] = subject.build(subject.within(size_B), **small)
+        found["load"] = mk.loops("load", footprint_B=memory.used_B(cores), **how)
+        found["triad"] = mk.stream("triad", footprint_B=memory.used_B(cores), **how)
+        for level in dict.fromkeys((last, memory)):
+            found[f"chase {level.name}"] = mk.case(
+                "latency.chase", size_B=level.used_B(cores), chains=CHAINS, **how
+            )
+        for label, changed in subject.experiments.items():
+            found[label] = subject.build(subject.size, **{**how, **changed})
+        return found
 
-        def tell(done: float) -> None:
-            nonlocal told
-            if time.perf_counter() - told > 5:
-                told = time.perf_counter()
-                print(f"{title}: {done:.0%}", file=sys.stderr, flush=True)
-
-        runs, refused = place_in_rounds(cases, rounds=self.turns, seconds=share(), progress=tell)
-        for why in dict.fromkeys(refused.values()):
-            keys = ", ".join(key for key in refused if refused[key] == why)
-            print(f"\n{title}: not measured: {keys}: {why}", flush=True)
-        if not {"measured", "load", "triad", "in-core"} <= set(runs):
-            self.unexplained.append(title)
-            return
-        for key, run in runs.items():
-            if not all(placement.check.valid for placement in run.placements):
-                raise SystemExit(f"{title}, {key} failed its validation")
-        self._add(name, title, subject, cores, runs)
-
-    def _add(
-        self, name: str, title: str, subject: Subject, cores: int, runs: Mapping[str, CaseRun]
-    ) -> None:
-        """Add and print the rows of a subject."""
-        turns = min(len(run.placements) for run in runs.values())
-        times = {
-            key: np.array([np.median(p.samples.seconds[:, 0]) for p in run.placements[:turns]])
-            for key, run in runs.items()
-        }
-        disturbed = sum(p.samples.disturbed for run in runs.values() for p in run.placements)
-        placed = sum(len(run.placements) for run in runs.values())
-        per_unit = {
-            key: times[key] / subject.units(runs[key].case)
-            for key in runs
-            if key in ("measured", "in-core", *subject.experiments) or key.startswith("data in")
-        }
-        measured, case = per_unit["measured"], as_run(runs["measured"])
-        terms = self._terms(subject, cores, runs, times)
-        terms = {"memory": terms.pop("memory"), "in-core": per_unit["in-core"], **terms}
-        print(f"\n{title}: {turns} turns, {disturbed} of {placed} placements disturbed")
-        head = {"case": name, "cores": cores, "for a": subject.unit}
-
-        def tell(term: str, seconds: Seconds, share: Row | None = None) -> None:
-            add(self.terms, {**head, "term": term, "ns": 1e9 * np.median(seconds)} | (share or {}))
-
-        tell(f"measured ({case.knobs.variant})", measured)
-        # In-core time has the transfers up to the cache that holds the data.
-        inner = [level.name for level in self.levels[: self.levels.index(self.inner) + 1]]
-        added = {key: term for key, term in terms.items() if key.split()[0] not in inner}
-        terms |= {key: term for key, term in per_unit.items() if key.startswith("data in")}
-        predicted = self._ecm(case, per_unit["in-core"], cores, subject)
-        if predicted:
-            terms["ECM"] = np.full(turns, predicted)
-        for key, seconds in terms.items():
-            tell(key, seconds, _share("of the time", seconds, measured))
-        best = min(subject.experiments, key=lambda key: np.median(per_unit.get(key, [math.inf])))
-        for key in subject.experiments:
-            if key in per_unit:
-                tell(key, per_unit[key], _share("speed-up", measured, per_unit[key]))
-        fastest = min((measured, per_unit[best]), key=lambda seconds: float(np.median(seconds)))
-        # Whether the time lies between the longest term and the sum of all terms.
-        positive = {key: term for key, term in added.items() if np.all(term > 0)}
-        longest = max(positive, key=lambda key: float(np.median(positive[key])))
-        above = ratio_interval(positive[longest], measured, paired=True)
-        below = ratio_interval(sum(positive.values()), measured, paired=True)
-        row = {
-            **head,
-            "measured, ns": 1e9 * np.median(measured),
-            "longest term": longest.partition(":")[0],
-        }
-        row |= interval("longest, of the time", above)
-        row |= interval("all terms, of the time", below)
-        add(self.rows, row | _share("memory, of the fastest", added["memory"], fastest))
-        # Without an interval, nothing is explained.
-        if not (above.low <= 1 + WITHIN and below.high >= 1 - WITHIN):
-            self.unexplained.append(title)
-
-    def _terms(
+    def terms(
         self,
         subject: Subject,
         cores: int,
@@ -359,12 +266,15 @@ class Bench:
         units, names = subject.units(case), [level.name for level in self.levels]
         moved = moved_by(case, names)
         triad = moved_by(as_run(runs["triad"]), names)[MEMORY]
-        found: dict[str, Any] = {}
         tops = []
         for load_s, triad_s in zip(times["load"], times["triad"], strict=True):
             rate = runs["load"].case.bytes_B / load_s / 1e9
             tops.append(Ceiling(rate, triad.stores_GBps(rate, triad_s)))
-        found["memory"] = np.array([top.seconds(moved[MEMORY]) for top in tops]) / units
+        memory = np.array([top.seconds(moved[MEMORY]) for top in tops]) / units
+        found: dict[str, Seconds] = {
+            "memory": memory,
+            "in-core": times["in-core"] / subject.units(runs["in-core"].case),
+        }
         of_file = ceilings(self.machine, cores)
         for level in names[:-1]:
             if level in of_file:
@@ -380,15 +290,14 @@ class Bench:
         for level, count in zip(self.levels[-2:], (missed[0] - missed[1], missed[1]), strict=True):
             each = f"chase {level.name}"
             if each in times and count > 0:
-                chase = runs[each].case
-                done = cores * CHAINS * chase.columns["steps"]
+                done = cores * CHAINS * runs[each].case.columns["steps"]
                 of_unit = count * subject.per_unit
                 latency_s = latency_s + of_unit * times[each] / done
                 lines.append(f"{of_unit:.4f} {level.name}")
         found[f"latency: {' + '.join(lines) or 'no'} lines"] = latency_s
         return found
 
-    def _ecm(self, case: mk.Case, in_core: Seconds, cores: int, subject: Subject) -> float:
+    def ecm(self, case: mk.Case, in_core: Seconds, cores: int, subject: Subject) -> float:
         """Return the seconds of a unit by the ECM model; 0 without its parameters."""
         if self.machine.ecm is None:
             return 0.0
@@ -399,34 +308,119 @@ class Bench:
         return cycles / clock / units
 
 
-def main() -> None:
-    """Print and write the rows, and print which times the terms do not explain."""
-    parser = options(__doc__, turns=5)
-    parser.add_argument("--only", nargs="+", choices=("product", "mesh", "wall"))
-    parser.add_argument("--matrix", nargs="+", default=["hpcg:112", "band:2000000:1000000:14"])
-    parser.add_argument("--elements", type=int, default=20, help="of the mesh, in each dimension")
-    parser.add_argument("--extents", type=int, nargs="+", default=[16, 24], help="of lattices")
-    parser.add_argument("--machine", metavar="FILE", help="machine file; by default it is measured")
-    parser.add_argument("--seconds", type=float, default=0.1, help="of each case in a turn")
-    parser.add_argument("--limit", type=float, default=420, help="most seconds of turns")
-    args = parsed(parser)
+def placed(
+    title: str, cases: Mapping[str, mk.Case], turns: int, seconds: float
+) -> tuple[dict[str, CaseRun], dict[str, Seconds]]:
+    """Return the runs of cases that were placed in turns, and their seconds by turn."""
+    found = place_in_rounds(cases, rounds=turns, seconds=seconds)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    for why in dict.fromkeys(found.refused.values()):
+        keys = ", ".join(key for key in found.refused if found.refused[key] == why)
+        print(f"\n{title}: not measured: {keys}: {why}", flush=True)
+    every = [placement for run in found.runs.values() for placement in run.placements]
+    if not all(placement.check.valid for placement in every):
+        raise SystemExit(f"{title} failed its validation")
+    number = min((len(run.placements) for run in found.runs.values()), default=0)
+    disturbed = sum(placement.samples.disturbed for placement in every)
+    print(f"\n{title}: {number} turns, {disturbed} of {len(every)} placements disturbed")
+    times = {
+        key: np.array([np.median(p.samples.seconds[:, 0]) for p in run.placements[:number]])
+        for key, run in found.runs.items()
+    }
+    return found.runs, times
+
+
+def rows_of(
+    place: Place, name: str, subject: Subject, cores: int, runs: Any, times: Mapping[str, Seconds]
+) -> Iterator[Any]:
+    """Yield the terms of a subject, and its row."""
+    per_unit = {
+        key: times[key] / subject.units(runs[key].case)
+        for key in runs
+        if key in ("measured", "in-core", *subject.experiments) or key.startswith("data in")
+    }
+    measured_s, case = per_unit["measured"], as_run(runs["measured"])
+    terms = place.terms(subject, cores, runs, times)
+    # In-core time has the transfers up to the cache that holds the data.
+    inner = [level.name for level in place.levels[: place.levels.index(place.inner) + 1]]
+    added = {key: s for key, s in terms.items() if key.split()[0] not in inner and np.all(s > 0)}
+    terms |= {key: term for key, term in per_unit.items() if key.startswith("data in")}
+    predicted = place.ecm(case, per_unit["in-core"], cores, subject)
+    if predicted:
+        terms["ECM"] = np.full(len(measured_s), predicted)
+    head = {"case": name, "cores": cores, "for a": subject.unit}
+
+    def told(term: str, seconds: Seconds, share: Row) -> tuple[str, Row]:
+        return "terms", {**head, "term": term, "ns": 1e9 * np.median(seconds)} | share
+
+    yield told(f"measured ({case.knobs.variant})", measured_s, {})
+    for key, seconds in terms.items():
+        yield told(key, seconds, _share("of the time", seconds, measured_s))
+    fastest = measured_s
+    for key in subject.experiments:
+        if key in per_unit:
+            yield told(key, per_unit[key], _share("speed-up", measured_s, per_unit[key]))
+            fastest = min((fastest, per_unit[key]), key=lambda some: float(np.median(some)))
+    # Whether the time lies between the longest term and the sum of all terms.
+    longest = max(added, key=lambda key: float(np.median(added[key])))
+    above = ratio_interval(added[longest], measured_s, paired=True)
+    below = ratio_interval(sum(added.values()), measured_s, paired=True)
+    row = {**head, "measured, ns": 1e9 * np.median(measured_s)}
+    row |= {"longest term": longest.partition(":")[0]} | interval("longest, of the time", above)
+    row |= interval("all terms, of the time", below)
+    row |= _share("memory, of the fastest", terms["memory"], fastest)
+    # Without an interval, nothing is explained.
+    yield row | {"explained": above.low <= 1 + WITHIN and below.high >= 1 - WITHIN}
+
+
+def measured(args: argparse.Namespace) -> Iterator[Any]:
+    """Yield the rows of all subjects, on one core and on all."""
     subjects = {
         **{f"SELL-8, {text}": ("product", product(text)) for text in args.matrix},
         f"BS6, {args.elements}^3": ("mesh", mesh(args.elements)),
         **{f"hopping term, {extent}^4": ("wall", wall(extent)) for extent in args.extents},
     }
-    chosen = {name: s for name, (kind, s) in subjects.items() if kind in (args.only or kind)}
-    bench = Bench(args)
+    cores = [group[0] for group in physical_cores()]
+    if not args.machine:
+        print("measuring a machine file", file=sys.stderr, flush=True)
+    machine = load_machine(args.machine) if args.machine else measure_machine(seconds=60).machine
+    place = Place(cores, levels_of(machine_environment(), cores), machine)
     end = time.perf_counter() + args.limit
-    left = [(name, cores) for name in chosen for cores in sorted({1, len(bench.cores)})]
-    while left:
-        name, cores = left[0]
-        bench.run(name, chosen[name], cores, lambda: (end - time.perf_counter()) / len(left))
-        del left[0]
-    write(args, bench.rows, terms=bench.terms)
-    names = ", ".join(bench.unexplained) or "none"
-    print(f"\nnot explained within {WITHIN:.0%} by the longest term to the sum of all: {names}")
+    left = [
+        (f"{name}, {number} cores", name, subject, number)
+        for name, (kind, subject) in subjects.items()
+        for number in sorted({1, len(cores)})
+        if kind in (args.only or kind)
+    ]
+    for done, (title, name, subject, number) in enumerate(left):
+        seconds = (end - time.perf_counter()) / (len(left) - done)
+        cases = place.cases(subject, number, args.seconds)
+        runs, times = placed(title, cases, args.turns, seconds)
+        if {"measured", "load", "triad", "in-core"} <= set(runs):
+            yield from rows_of(place, name, subject, number, runs, times)
 
+
+def explained(rows: list[Row]) -> bool:
+    """Print which times the terms do not explain, and return whether there are none."""
+    names = [f"{row['case']} on {row['cores']}" for row in rows if row.get("explained") is False]
+    print(
+        f"\nnot explained within {WITHIN:.0%} by the longest term to the sum of all: "
+        f"{', '.join(names) or 'none'}"
+    )
+    return not names
+
+
+OPTIONS = {
+    "--only": {"nargs": "+", "choices": ("product", "mesh", "wall")},
+    "--matrix": {"nargs": "+", "default": ["hpcg:112", "band:2000000:1000000:14"]},
+    "--elements": (20, "of the mesh, in each dimension"),
+    "--extents": {"type": int, "nargs": "+", "default": [16, 24], "help": "of lattices"},
+    "--machine": {"metavar": "FILE", "help": "machine file; by default it is measured"},
+    "--seconds": (0.1, "of each case in a turn"),
+    "--limit": (420.0, "most seconds of turns"),
+}
+main = program(__doc__, measured, OPTIONS, turns=5, judge=explained)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
