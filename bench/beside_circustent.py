@@ -103,7 +103,4 @@ OPTIONS = {
     "--flush-every": 1,
     "--patterns": ",".join(PATTERNS),
 }
-main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=7, judge=as_fast)

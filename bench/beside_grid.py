@@ -77,7 +77,4 @@ OPTIONS = {
     "--threads": {"type": int, "nargs": "+", "default": [1, 2]},
     "--seconds": 0.2,
 }
-main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=7, judge=as_fast)

@@ -59,7 +59,6 @@ def measured(args: argparse.Namespace) -> Iterator[Row]:
             yield from compared(args, folder, *size)
 
 
-main = program(__doc__, measured, {"--threads": 2, "--seconds": 1.0}, turns=7, judge=as_fast)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(
+    __name__, __doc__, measured, {"--threads": 2, "--seconds": 1.0}, turns=7, judge=as_fast
+)

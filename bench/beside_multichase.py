@@ -102,7 +102,4 @@ OPTIONS = {
     "--folder": {"required": True, "type": Path, "help": "of multichase and pingpong"},
     "--samples": (2, "half seconds of multichase a turn"),
 }
-main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=7, judge=as_fast)

@@ -92,7 +92,4 @@ OPTIONS = {
     "--operations": "put,get,fetch_add,send",
     "--sizes": "8,512,8192,131072,1048576",
 }
-main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=7, judge=as_fast)

@@ -66,7 +66,4 @@ OPTIONS = {
     "--ranks": 2,
     "--elements": (20_000_000, "of all ranks together"),
 }
-main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=7, judge=as_fast)

@@ -109,7 +109,4 @@ OPTIONS = {
     "--threads": os.cpu_count() or 1,
     "--pages": ("4k", "memkern's pages; Spatter has the system's"),
 }
-main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=7, judge=as_fast)

@@ -112,7 +112,4 @@ OPTIONS = {
     "--threads": 2,
     "--seconds": 0.5,
 }
-main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=7, judge=as_fast)

@@ -270,7 +270,4 @@ OPTIONS = {
     "--seconds": (0.3, "a run of likwid-bench"),
     "--repeats": (3, "runs of likwid-bench in a turn, each allocates anew"),
 }  # fmt: skip
-main = program(__doc__, measured, OPTIONS, turns=7, judge=as_fast)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=7, judge=as_fast)

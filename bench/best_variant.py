@@ -75,7 +75,4 @@ def measured(args: argparse.Namespace) -> Iterator[Row]:
 
 
 judge = partial(as_fast, floor=0.9, least_mean=0.97)
-main = program(__doc__, measured, turns=7, judge=judge)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, turns=7, judge=judge)

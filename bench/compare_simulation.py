@@ -118,7 +118,4 @@ def measured(args: argparse.Namespace) -> Iterator[Any]:
         yield "differences", row
 
 
-main = program(__doc__, measured, {"--families": 400, "--cases": 30})
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, {"--families": 400, "--cases": 30})

@@ -173,7 +173,4 @@ OPTIONS = {
     "--seconds": (10.0, "of an explanation (10)"),
     "--only": ("", "cases whose name contains this"),
 }
-main = program(__doc__, measured, OPTIONS, turns=2, judge=all_right)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=2, judge=all_right)

@@ -44,7 +44,4 @@ def measured(args: argparse.Namespace) -> Iterator[Row]:
         yield row | interval("few over many", compare_turns(found, 0.95))
 
 
-main = program(__doc__, measured, turns=12)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, turns=12)

@@ -146,7 +146,4 @@ OPTIONS = {
     "--repeats": (1, "runs of each node (1)"),
     "--nodes": ("9,16,64", "numbers of nodes (9,16,64)"),
 }
-main = program(__doc__, measured, OPTIONS)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS)

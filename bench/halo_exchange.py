@@ -90,7 +90,4 @@ def measured(args: argparse.Namespace) -> Iterator[Row]:
 
 
 OPTIONS = {"--matrix": "hpcg:64", "--elements": (16, "K of the mesh"), "--threads": 1}
-main = program(__doc__, measured, OPTIONS, turns=7)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=7)

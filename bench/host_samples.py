@@ -286,7 +286,4 @@ OPTIONS = {
     "--one": {"metavar": "FILE", "help": "take one run, for this script"},
     "--begin": (0.0, "of the first run, for this script"),
 }
-main = program(__doc__, measured, OPTIONS)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS)

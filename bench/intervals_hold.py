@@ -296,7 +296,4 @@ OPTIONS = {
     "--babelstream": {"metavar": "PATH", "help": "repeated beside the commands"},
     "--site": ("", "folder of the build that runs the commands"),
 }
-main = program(__doc__, measured, OPTIONS)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS)

@@ -338,12 +338,10 @@ OPTIONS = {
     },
 }  # fmt: skip
 main = program(
+    __name__,
     __doc__,
     measured,
     OPTIONS,
     turns=7,
     judge=lambda rows: all(row.get("found") != WRONG for row in rows),
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

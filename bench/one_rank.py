@@ -107,7 +107,4 @@ OPTIONS = {
     "--shmem": ("oshrun -n 1 --bind-to none --mca btl ^uct", "launcher of OpenSHMEM"),
     "--unit": max(os.sched_getaffinity(0)),
 }
-main = program(__doc__, measured, OPTIONS, turns=7, judge=alike)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=7, judge=alike)

@@ -317,7 +317,4 @@ OPTIONS = {
     "--counters": (_SYSTEM, "that are read"),
     "--threads": (1, "with counters"),
 }
-main = program(__doc__, lambda args: PARTS[args.part](args), OPTIONS)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, lambda args: PARTS[args.part](args), OPTIONS)

@@ -172,7 +172,4 @@ OPTIONS = {
     "--seconds": (5.0, "of a pair (5)"),
     "--honest": (10, "measurements of a kernel (10)"),
 }
-main = program(__doc__, measured, OPTIONS)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS)

@@ -45,6 +45,7 @@ def parser_of(doc: str | None, options: Mapping[str, Any], turns: int) -> argpar
 
 
 def program(
+    module: str,
     doc: str | None,
     measured: Callable[[argparse.Namespace], Iterable[Row | tuple[str, Row]]],
     options: Mapping[str, Any] | None = None,
@@ -55,6 +56,8 @@ def program(
 
     Parameters
     ----------
+    module : str
+        ``__name__`` of the program, which runs at once as a script.
     doc : str
         Docstring of the program, whose first line describes it.
     measured : callable
@@ -90,6 +93,8 @@ def program(
             write(args, tables)
         return int(judge is not None and bool(every) and not judge(every))
 
+    if module == "__main__":
+        raise SystemExit(main())
     return main
 
 

@@ -389,7 +389,4 @@ OPTIONS = {
     "--alone": (False, "pool no cases of a class of placements"),
     "--distances": {"metavar": "FILE", "help": "table of distances to write"},
 }
-main = program(__doc__, measured, OPTIONS)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS)

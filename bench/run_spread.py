@@ -64,7 +64,4 @@ def measured(args: argparse.Namespace) -> Iterator[Row]:
         yield row
 
 
-main = program(__doc__, measured, turns=40)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, turns=40)

@@ -420,7 +420,4 @@ OPTIONS = {
     "--seconds": (0.1, "of each case in a turn"),
     "--limit": (420.0, "most seconds of turns"),
 }
-main = program(__doc__, measured, OPTIONS, turns=5, judge=explained)
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = program(__name__, __doc__, measured, OPTIONS, turns=5, judge=explained)

@@ -87,7 +87,7 @@ def test_a_record_is_written_once_and_read_as_a_table(monkeypatch, capsys, tmp_p
 
     options = {"--words": "x", "--fast": (False, "or not"), "--sizes": {"default": [8]}}
     judge = lambda every: judged.append(every) or len(judged) > 1  # noqa: E731
-    main = records.program("Measure nothing.\n\nMore.", measured, options, 3, judge)
+    main = records.program("", "Measure nothing.\n\nMore.", measured, options, 3, judge)
     words = ["program", "-o", str(tmp_path / "new.json")]
     monkeypatch.setattr(sys, "argv", [*words, "--conditions", "none"])
     assert main() == 1 and judged == [[*rows, rows[0]]]
@@ -104,7 +104,7 @@ def test_a_record_is_written_once_and_read_as_a_table(monkeypatch, capsys, tmp_p
     assert main() == 0
     # A rank that measures nothing writes nothing, and judges nothing.
     monkeypatch.setattr(sys, "argv", ["program", "-o", str(tmp_path / "none.json")])
-    assert records.program("Nothing.", lambda args: iter(()), judge=judge)() == 0
+    assert records.program("", "Nothing.", lambda args: iter(()), judge=judge)() == 0
     assert not (tmp_path / "none.json").exists() and len(judged) == 2
 
 
