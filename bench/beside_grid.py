@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from peers import as_fast, beside, by_form, in_turns, printed_seconds, seconds_of
+from peers import as_fast, beside, forms_in_turns, printed_seconds
 from records import program
 
 import memkern as mk
@@ -48,14 +48,10 @@ def compared(args: argparse.Namespace, extent: int, threads: int) -> Iterator[An
     words = [args.grid, *[extent] * 4, args.ls, threads, args.seconds]
     prefix = PREFIXES[args.parity]
 
-    def seconds(name: str) -> dict[str, float]:
-        if name in cases:
-            return seconds_of(cases[name], name)
+    def grid() -> dict[str, float]:
         return {k: s for k, s in printed_seconds(words).items() if k.startswith(prefix)}
 
-    found = in_turns([*cases, "grid"], args.turns, seconds)
-    theirs = by_form(found.pop("grid"))
-    ours = by_form(one for some in found.values() for one in some)
+    ours, theirs = forms_in_turns(cases, {"grid": grid}, args.turns)
     gigaflops = 1320 * extent**4 / (1 if args.parity == "full" else 2) * args.ls / 1e9
     size = {"lattice": f"{extent}^4", "threads": threads}
     for name, times in (*ours.items(), *theirs.items()):

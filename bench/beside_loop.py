@@ -11,10 +11,11 @@ import argparse
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from peers import ON_CORES, as_fast, beside, by_form, in_turns, printed_seconds, seconds_of
+from peers import ON_CORES, as_fast, beside, forms_in_turns, printed_seconds
 from records import Row, program
 
 import memkern as mk
@@ -36,17 +37,11 @@ def compared(args: argparse.Namespace, folder: str, number: int, source_B: int) 
         for name in ("gather", "scatter")
     }
     threads = {**ON_CORES, "OMP_NUM_THREADS": str(args.threads), "OMP_PLACES": "threads"}
-
-    def seconds(name: str) -> dict[str, float]:
-        if name in cases:
-            return seconds_of(cases[name], name, "time_min_s")
-        return printed_seconds([program, file, elements, args.seconds], 1, threads, huge=True)
-
-    found = in_turns([*cases, "loop"], args.turns, seconds)
-    theirs = by_form(found.pop("loop"))
-    for name in cases:
+    how = {"column": 1, "variables": threads, "huge": True}
+    loop = partial(printed_seconds, [program, file, elements, args.seconds], **how)
+    found, theirs = forms_in_turns(cases, {"loop": loop}, args.turns, "time_min_s")
+    for name, ours in found.items():
         row: Row = {"kernel": name, "indices, million": number / 1e6, "source, MiB": source_B / MIB}
-        ours = by_form(found[name])[name]
         yield row | beside("loop", "GB/s", {"": ours}, {"": theirs[name]}, 8 * number / 1e9)
 
 

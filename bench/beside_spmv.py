@@ -20,10 +20,11 @@ import argparse
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from peers import as_fast, beside, by_form, in_turns, printed_seconds, seconds_of
+from peers import as_fast, beside, forms_in_turns, printed_seconds, seconds_of
 from records import interval, program
 
 import memkern as mk
@@ -71,22 +72,19 @@ def compared(args: argparse.Namespace, text: str) -> Iterator[Any]:
     bytes_B = SpmvModel(*matrix.shape, matrix.nnz).bytes_B()
     load = mk.loops("load", footprint_B=bytes_B, **knobs)
 
-    def seconds(name: str) -> dict[str, float]:
-        if name in cases:
-            return seconds_of(cases[name], name)
-        if name == "load":
-            rate = seconds_of(load, name, "bandwidth_median_GBps")[name]
-            return {name: bytes_B / rate / 1e9}
-        if name == "SciPy":
-            return {name: scipy_seconds(matrix, args.seconds)}
-        return printed_seconds([programs[name], file.name, args.threads, args.seconds])
+    def limit_s() -> dict[str, float]:
+        rate_GBps = seconds_of(load, "load", "bandwidth_median_GBps")["load"]
+        return {"roofline": bytes_B / rate_GBps / 1e9}
 
     with tempfile.NamedTemporaryFile(suffix=".bin") as file:
         write_matrix(matrix, file.name)
-        found = in_turns(["load", *cases, *programs, "SciPy"], args.turns, seconds)
-    limit = by_form(found.pop("load"))["load"]
-    ours = by_form(one for name in cases for one in found.pop(name))
-    theirs = by_form(one for some in found.values() for one in some)
+        peers: dict[str, Any] = {"load": limit_s}
+        for name, path in programs.items():
+            words = [path, file.name, args.threads, args.seconds]
+            peers[name] = partial(printed_seconds, words)
+        peers["SciPy"] = lambda: {"SciPy": scipy_seconds(matrix, args.seconds)}
+        ours, theirs = forms_in_turns(cases, peers, args.turns)
+    limit = theirs.pop("roofline")
 
     flops = 2 * matrix.nnz / 1e9
     shares = {}

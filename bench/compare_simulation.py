@@ -39,21 +39,15 @@ def autocorrelated(rng: np.random.Generator, n: int) -> Floats:
     return np.asarray(signal.lfilter([1], [1, -0.9], steps)[100:])
 
 
-def drifting(rng: np.random.Generator, n: int) -> Floats:
-    """Return noise that is a third slower at the end than at the start, on top of 2 %."""
-    return independent(rng, n) + np.linspace(0, 0.3, n)
-
-
-def contaminated(rng: np.random.Generator, n: int) -> Floats:
-    """Return noise with one value in ten 1.25 times slower, on top of 2 %."""
-    return independent(rng, n) + np.log(1.25) * (rng.random(n) < 0.1)
-
-
-NOISES = {
+NOISES: dict[str, Callable[[np.random.Generator, int], Floats]] = {
     "independent, 2 %": independent,
     "AR(1) with 0.9 between successive values, 2 %": autocorrelated,
-    "drifting by a third over the run, on top of 2 %": drifting,
-    "one value in ten 1.25 times slower, on top of 2 %": contaminated,
+    "drifting by a third over the run, on top of 2 %": lambda rng, n: (
+        independent(rng, n) + np.linspace(0, 0.3, n)
+    ),
+    "one value in ten 1.25 times slower, on top of 2 %": lambda rng, n: (
+        independent(rng, n) + np.log(1.25) * (rng.random(n) < 0.1)
+    ),
 }
 
 

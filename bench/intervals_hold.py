@@ -63,9 +63,9 @@ _NAMES = (
 )
 
 
-def cases() -> dict[str, mk.Case]:
+def cases(budget_s: float = 0.25, **how: Any) -> dict[str, mk.Case]:
     """Return ten cases from L1 to memory with one worker and with all."""
-    brief: dict[str, Any] = {"budget_s": 0.25, "runs": None}
+    brief: dict[str, Any] = {"budget_s": budget_s, "runs": None, **how}
     memory_B = 2 * _memkern.topology()["last_level_cache_B"]
     made = {}
     for threads, words in ((1, "1 thread"), (0, "all threads")):

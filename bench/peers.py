@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -92,7 +93,24 @@ def in_turns(
     return found
 
 
-def by_form(seconds: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
+def forms_in_turns(
+    cases: Mapping[str, mk.Case],
+    peers: Mapping[str, Callable[[], Mapping[str, float]]],
+    turns: int,
+    column: str = "time_median_s",
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return the seconds of memkern's forms and of the peers' in the turns.
+
+    A peer may have several forms, whose seconds it returns by their names.
+    """
+    runs = {name: partial(seconds_of, case, name, column) for name, case in cases.items()}
+    runs |= peers
+    found = in_turns(runs, turns, lambda name: runs[name]())
+    ours = _by_form(one for name in cases for one in found.pop(name))
+    return ours, _by_form(one for some in found.values() for one in some)
+
+
+def _by_form(seconds: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
     """Return the seconds of all turns by form; a turn may have several forms."""
     found: dict[str, list[float]] = {}
     for one in seconds:

@@ -1,8 +1,8 @@
 """Find the causes of the spread between runs: time, placement in memory, and kind of pages.
 
-Each case is sampled in turns in four ways: in the memory of its first placement and in new memory,
-both in 4 KiB pages and in transparent huge pages. Differences in the same memory are due to time
-only; new memory adds the differences between placements::
+Each case of ``intervals_hold.py`` is sampled in turns in four ways: in the memory of its first
+placement and in new memory, both in 4 KiB pages and in transparent huge pages. Differences in the
+same memory are due to time only; new memory adds the differences between placements::
 
     python bench/run_spread.py --turns 40
 """
@@ -10,9 +10,9 @@ only; new memory adds the differences between placements::
 import argparse
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
+from intervals_hold import cases
 from peers import in_turns
 from records import Row, program
 
@@ -23,26 +23,9 @@ from memkern.engine.public import ALL_B, Prepared, take_samples
 WAYS = ("same memory, 4k", "new memory, 4k", "same memory, thp", "new memory, thp")
 
 
-def cases() -> dict[str, mk.Case]:
-    """Return cases from L1 to memory with one worker, and in L2 with all."""
-    how: dict[str, Any] = {"budget_s": 0.05, "runs": None, "variant": "simd", "threads": 1}
-    memory_B = 2 * _memkern.topology()["last_level_cache_B"]
-    return {
-        "copy in 16 KiB": mk.stream("copy", elements=1024, **how),
-        "triad in 768 KiB (L2)": mk.stream("triad", elements=32768, **how),
-        "triad in 768 KiB (L2), all threads": mk.stream(
-            "triad", elements=32768, **{**how, "threads": 0}
-        ),
-        "gather from 1 MiB (L2)": mk.gather("UNIFORM:8:4:NR", count=4096, **how),
-        "gather from 8 MiB (L3)": mk.gather("UNIFORM:8:4:NR", count=2**15, **how),
-        "dot in 16 MiB (L3)": mk.loops("dot", elements=2**20, **how),
-        "copy from memory": mk.stream("copy", footprint_B=memory_B, **how),
-    }
-
-
 def measured(args: argparse.Namespace) -> Iterator[Row]:
     """Yield the spread of each case in each way."""
-    for name, case in cases().items():
+    for name, case in cases(budget_s=0.05, variant="simd").items():
         kept: dict[str, Prepared] = {}
 
         def median(way: str, case: mk.Case = case, kept: dict[str, Prepared] = kept) -> float:
