@@ -128,7 +128,7 @@ def every_kernel(args: argparse.Namespace) -> Iterator[Row]:
     every = gpu._module(args.device.partition(":")[0]).entries()
     entries = [e for e in every if not e[4] and e[0] != "transfers.between"]
     end, done, wrong = time.monotonic() + 60 * args.minutes, 0, 0
-    for done, entry in enumerate(in_order(entries, args.every_kernel, args.seed)):
+    for entry in in_order(entries, args.every_kernel, args.seed):
         if time.monotonic() >= end:
             break
         try:
@@ -137,8 +137,9 @@ def every_kernel(args: argparse.Namespace) -> Iterator[Row]:
         except ValueError as error:
             said = str(error)  # some operations have no such variant
         wrong += said == WRONG
+        done += 1
         kernel = " ".join(map(str, filter(None, entry)))
-        yield {"number": f"{done + 1} of {len(entries)}", "kernel": kernel, "found": said}
+        yield {"number": f"{done} of {len(entries)}", "kernel": kernel, "found": said}
     print(f"{done} of {len(entries)} kernels, {wrong} wrong results")
 
 

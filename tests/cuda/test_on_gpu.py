@@ -125,6 +125,8 @@ def test_the_script_for_a_card_runs_every_kernel_once(monkeypatch, call, capsys)
     assert call("--every-kernel", "memcheck") == 0
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[5] for line in lines if line.endswith("; found right")} == kernels
+    number = len(lines) - 1
+    assert lines[-1] == f"{number} of {number} kernels, 0 wrong results"
     assert call("--every-kernel", "memcheck", "--minutes", "0") == 0
     assert capsys.readouterr().out.startswith("0 of ")
 
