@@ -10,7 +10,7 @@ class are observations from three sources:
 - the run itself: how far the shortest times of its placements, or their medians, are apart.
 
 The interval is the predictive quantile of the exponential distribution, whose mean has its
-conjugate prior (``bench/replay_rounds.py`` judges it on recordings).
+conjugate prior (``bench/replay_samples.py`` judges it on recordings).
 """
 
 from __future__ import annotations
