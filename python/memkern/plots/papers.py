@@ -115,8 +115,8 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 14": Remark(
             "in part",
-            "CRS, SELL, CSC and ELLPACK of this package; `bench/measured/sparse-products.md` has them "
-            "beside oneMKL, Eigen, librsb, PETSc and SciPy, by `bench/beside_spmv.py`. "
+            "CRS, SELL, CSC and ELLPACK of this package; `bench/measured/sparse-products.md` has "
+            "them beside oneMKL, Eigen, librsb, PETSc and SciPy, by `bench/beside_spmv.py`. "
             f"{_BUILDS}",
         ),
         "figure 15": Remark(
