@@ -8,41 +8,50 @@ clock, as Alappat et al. (2021) do for A64FX.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from memkern.plots.kit import (
     GREY,
+    NOTE_SIZE,
     Axes,
+    Axis,
+    Curves,
     DataFrame,
     Figure,
-    InputError,
+    Measured,
+    Panel,
     Records,
+    Selection,
     counted,
-    curve,
     drawn,
     finish,
     first_note,
     frame_of,
     marked_look,
+    need_columns,
     need_rows,
+    ordered,
     panels,
     plain,
     spaced,
-    table_of,
-    tabulated,
+    table,
     typed,
-    undisturbed,
-    words,
 )
 
-_COLUMNS = ("energy_J", "time_median_s", "bandwidth_median_GBps", "threads", "clock_limit",
-            "energy_per_byte_pJ", "power_W", "idle_power_W", "energy_delay_Js")  # fmt: skip
+_NUMBERS = ("energy_J", "time_median_s", "bandwidth_median_GBps", "threads", "clock_limit",
+            "energy_per_byte_pJ", "elements")  # fmt: skip
+_NAMES = ("kernel", "variant", "pattern", "matrix", "lattice", "layout")
+# What stands for a column that the records lack.
+_WORDS = {**dict.fromkeys(("platform", *_NAMES), ""), "variant_choice": "requested"}
 # Alappat et al. 2021, A64FX: change of speed and of energy in percent at a clock that is 9 % lower.
 PUBLISHED_A64FX = (-2.7, -13.0)
 
 
 def _metered(records: Records) -> DataFrame:
-    """Return the valid records with energy.
+    """Return the valid records with energy, and the name of each case without limit and threads.
+
+    A clock_limit of 0 is none.
 
     Raises
     ------
@@ -50,15 +59,22 @@ def _metered(records: Records) -> DataFrame:
         No valid record has energy.
     """
     frame = frame_of(records)
-    texts = ("platform", "kernel", "variant", "pattern")
-    frame = typed(frame.assign(**{t: "" for t in texts if t not in frame}), _COLUMNS, texts)
-    if "valid" not in frame:
-        raise InputError("energy is drawn from own records: name a file of results that have it")
+    need_rows(frame, "energy is drawn from own records: name a file of results that have it")
+    need_columns(frame, "valid")
+    frame = frame.assign(**{name: word for name, word in _WORDS.items() if name not in frame})
+    frame = typed(frame, _NUMBERS, tuple(_WORDS))
     why = no_energy(frame)
     frame = frame[frame["valid"].eq(True) & (frame["energy_J"] > 0)]
     need_rows(frame, f"no record has energy: {why}")
-    disturbed = frame["disturbed"].eq(True) if "disturbed" in frame else False
-    return frame.assign(disturbed=disturbed)
+    # The fastest variant may depend on clock and threads.
+    frame = frame.assign(
+        clock_limit=frame["clock_limit"].fillna(0.0),
+        disturbed=frame["disturbed"].eq(True) if "disturbed" in frame else False,
+        variant=frame["variant"].where(frame["variant_choice"].eq("requested"), ""),
+        size=frame["elements"].map(lambda n: f"{spaced(n)} elements" if n == n else ""),
+    )
+    parts = frame[[*_NAMES, "size"]].to_numpy()
+    return frame.assign(case=[", ".join(filter(None, row)) for row in parts])
 
 
 def no_energy(frame: DataFrame) -> str:
@@ -69,99 +85,111 @@ def no_energy(frame: DataFrame) -> str:
     )
 
 
-def _names(frame: DataFrame) -> DataFrame:
-    """Add the name of each case without clock limit and threads."""
-    variant = frame["variant"]
-    if "variant_choice" in frame:
-        # The fastest variant may depend on clock and threads.
-        variant = variant.where(words(frame["variant_choice"]).eq("requested"), "")
-    columns = [frame["kernel"], variant, frame["pattern"]]
-    columns += [words(frame[name]) for name in ("matrix", "lattice", "layout") if name in frame]
-    if "elements" in frame:
-        sizes = typed(frame, ["elements"])["elements"]
-        columns.append(sizes.map(lambda size: f"{spaced(size)} elements" if size == size else ""))
-    parts = [", ".join(filter(None, row)) for row in zip(*columns, strict=True)]
-    return frame.assign(case=parts)
+def changes(rows: DataFrame, base: DataFrame, case: Sequence[str]) -> DataFrame:
+    """Return records with their changes of speed and energy in percent, against a base.
+
+    Parameters
+    ----------
+    rows, base : DataFrame
+        With time_median_s, energy_J and disturbed; of the base, at most one record of a case.
+    case : sequence of str
+        Columns that are the same in a record and its base.
+    """
+    pairs = rows.merge(base, on=[*case], suffixes=("", "_base"))
+    return pairs.assign(
+        speed_percent=100 * (pairs["time_median_s_base"] / pairs["time_median_s"] - 1),
+        energy_percent=100 * (pairs["energy_J"] / pairs["energy_J_base"] - 1),
+        disturbed=pairs["disturbed"] | pairs["disturbed_base"],
+    )
 
 
-@drawn(
-    "energy",
-    "A panel for each platform and case, at most six, 6.9 in wide.",
+def by_limit(frame: DataFrame, column: str, without: str) -> DataFrame:
+    """Return records with their clock limits in words, the highest first.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        With clock_limit in MHz, 0 for none.
+    column : str
+        The new column.
+    without : str
+        Words for no limit.
+    """
+    limits = sorted(set(frame["clock_limit"]), key=lambda MHz: -(MHz or math.inf))
+    texts = {limit: f"{limit / 1000:.2f} GHz" if limit else without for limit in limits}
+    return ordered(
+        frame.assign(**{column: frame["clock_limit"].map(texts)}), column, texts.values()
+    )
+
+
+def _from_zero(ax: Axes, *_: Any) -> None:
+    ax.set(xlim=(0, None), ylim=(0, None))
+
+
+def _fewest_threads(panel: Panel) -> None:
+    """Write the number of threads beside the record of the lowest bandwidth."""
+    lowest = panel.rows.nsmallest(1, panel.x).iloc[0]
+    panel.ax.annotate(
+        counted(int(lowest["threads"]), "thread"),
+        (lowest[panel.x], lowest[panel.y]),
+        xytext=(5, 0),
+        textcoords="offset points",
+        fontsize=NOTE_SIZE,
+        color=GREY,
+    )
+
+
+@Curves(
+    name="energy",
+    x=Axis("bandwidth_median_GBps", "Bandwidth (GB/s)"),
+    y=Axis("energy_per_byte_pJ", "Energy (pJ/B)", _from_zero),
+    layers=(Measured("limit", along="threads"), _fewest_threads),
+    panels=("machine", "case"),
+    height=2.6,
+    returns="A panel for each platform and case, at most six, 6.9 in wide.",
     records="Own records with energy, such as of ``--threads 1,2,4 --clock-limit 1500,2000``",
-    lack="no record has energy",
+    lack="no record with energy moves bytes",
+    measure="memkern loops -k triad --threads 1,2 -o energy.parquet",
 )
-def z_plot(records: Records = None) -> Figure:
+def z_plot(records: Records = None) -> Selection:
     """Energy per byte over bandwidth, along threads, with a line for each clock limit."""
-    frame = _names(_metered(records))
+    frame = _metered(records)
     frame = frame[frame["energy_per_byte_pJ"] > 0]
-    need_rows(frame, "no record with energy moves bytes")
-    frame = frame.assign(machine=frame["platform"].str.replace(r", \d+ threads?$", "", regex=True))
-    cells = [rows for _, rows in frame.groupby(["machine", "case"], sort=False)]
-    notes = [f"{counted(len(cells) - 6, 'further case')} left out."] if len(cells) > 6 else []
-    fig, axes = panels(len(cells[:6]), 2, 2.6)
-    for ax, rows in zip(axes, cells[:6], strict=True):
-        limits = {float(limit) for limit in rows["clock_limit"].fillna(0.0)}
-        # No limit first, then the highest clocks.
-        for number, limit in enumerate(sorted(limits, key=lambda MHz: -(MHz or math.inf))):
-            mine = rows[rows["clock_limit"].fillna(0.0) == limit]
-            mine = mine.sort_values("threads").drop_duplicates("threads")
-            label = f"{limit / 1000:.2f} GHz" if limit else "no clock limit"
-            look = marked_look(number)
-            curve(ax, mine, "bandwidth_median_GBps", "energy_per_byte_pJ", look, label, "threads")
-        lowest = rows.sort_values("bandwidth_median_GBps").iloc[0]
-        ax.annotate(
-            counted(int(lowest["threads"]), "thread"),
-            (lowest["bandwidth_median_GBps"], lowest["energy_per_byte_pJ"]),
-            xytext=(5, 0),
-            textcoords="offset points",
-            fontsize=6,
-            color=GREY,
-        )
-        ax.set(
-            title=plain(rows["case"].iloc[0], 44),
-            xlabel="Bandwidth (GB/s)",
-            ylabel="Energy (pJ/B)",
-            xlim=(0, None),
-            ylim=(0, None),
-        )
+    frame = frame.assign(
+        machine=frame["platform"].str.replace(r", \d+ threads?$", "", regex=True),
+        panel=frame["case"].map(lambda case: plain(case, 44)),
+    )
+    here = ["machine", "case"]
+    frame = frame.drop_duplicates([*here, "clock_limit", "threads"])
+    number = frame.groupby(here, sort=False).ngroup()
+    left = max(number, default=0) - 5
+    notes = [f"{counted(left, 'further case')} left out."] * (left > 0)
     notes.append("Lines run from few to many threads. Energy includes the idle power.")
-    return finish(fig, 4, notes, frame)
+    return by_limit(frame[number < 6], "limit", "no clock limit"), notes
 
 
-@tabulated(
+@table(
     "energy-clock",
-    "Columns platform, case, threads, clock_limit (MHz), speed_percent and energy_percent "
-    "(changes against the highest clock) and disturbed.",
+    "platform, case, threads, clock_limit (MHz), speed_percent and energy_percent (changes against "
+    "the highest clock), disturbed",
     records="Own records with energy at several clock limits; 0 is the highest one",
     lack="no case was measured at two clock limits",
 )
-def clock_table(records: Records = None) -> DataFrame:
+def clock_table(records: Records = None) -> Selection:
     """Speed and energy of each case at each clock limit, against the highest clock."""
-    frame = _names(_metered(records))
-    frame = frame.assign(clock_limit=frame["clock_limit"].fillna(0.0))
-    rows = []
-    for (platform, case, threads), cell in frame.groupby(
-        ["platform", "case", "threads"], sort=False
-    ):
-        limits = cell.groupby("clock_limit")
-        best = {float(str(limit)): undisturbed(mine).iloc[-1] for limit, mine in limits}
-        top = best.pop(0.0 if 0.0 in best else max(best))
-        for limit, row in best.items():
-            speed = top["time_median_s"] / row["time_median_s"]
-            rows.append(
-                {
-                    "platform": platform,
-                    "case": case,
-                    "threads": threads,
-                    "clock_limit": limit,
-                    "speed_percent": 100 * (speed - 1),
-                    "energy_percent": 100 * (row["energy_J"] / top["energy_J"] - 1),
-                    "disturbed": bool(row["disturbed"] or top["disturbed"]),
-                }
-            )
-    return table_of(
-        rows, "no case was measured at two clocks with energy: give --clock-limit a list"
+    case = ["platform", "case", "threads"]
+    frame = _metered(records)
+    # Of a case and limit, the last record, and an undisturbed one where there is any.
+    order = frame.assign(
+        number=frame.groupby(case, sort=False).ngroup(),
+        highest=frame["clock_limit"].replace(0.0, math.inf),
+    ).sort_values(["number", "highest", "disturbed"], ascending=[True, True, False], kind="stable")
+    each = order.drop_duplicates([*case, "clock_limit"], keep="last")
+    top = ~each.duplicated(case, keep="last")
+    need_rows(
+        each[~top], "no case was measured at two clocks with energy: give --clock-limit a list"
     )
+    return changes(each[~top], each[top], case), []
 
 
 @drawn(
@@ -173,38 +201,43 @@ def clock_table(records: Records = None) -> DataFrame:
 )
 def clock_whiskers(records: Records = None) -> Figure:
     """Change of speed and of energy by a lower clock: range, quartiles and median of all cases."""
-    table = clock_table(records)
-    fig, (ax,) = panels(1, 2, 2.3)
-    groups = {
-        f"{float(str(limit)) / 1000:.2f} GHz": rows
-        for limit, rows in table.groupby("clock_limit", sort=True)
-    }
-    whiskers(ax, groups, "A64FX,\nclock −9 %", PUBLISHED_A64FX)
-    ax.set_ylabel("Change against the highest clock (%)")
-    number = len(table[["platform", "case", "threads"]].drop_duplicates())
-    return finish(fig, 2, whisker_notes(number), table)
+    rows = by_limit(clock_table(records).sort_values("clock_limit"), "name", "")
+    published = "A64FX,\nclock −9 %", PUBLISHED_A64FX
+    cases = len(rows.drop_duplicates(["platform", "case", "threads"]))
+    return whiskers(rows, "name", published, "Change against the highest clock (%)", [], cases)
 
 
 def whiskers(
-    ax: Axes, groups: Mapping[str, DataFrame], published: str, changes: Sequence[float]
-) -> None:
-    """Draw the changes of speed and energy of each group, and the published ones at the right.
+    rows: DataFrame,
+    by: str,
+    published: tuple[str, Sequence[float]],
+    ylabel: str,
+    notes: Sequence[str],
+    cases: int,
+) -> Figure:
+    """Draw range, quartiles and median of changes, and the published changes at the right.
 
     Parameters
     ----------
-    ax : Axes
-    groups : mapping
-        By name, rows with speed_percent and energy_percent.
-    published : str
-        Name of the published changes.
-    changes : (float, float)
-        Published changes of speed and energy in percent.
+    rows : DataFrame
+        As of `changes`.
+    by : str
+        Column with a group for each of its values.
+    published : (str, (float, float))
+        Name of the published changes of speed and energy, and these in percent.
+    ylabel : str
+    notes : sequence of str
+        Small print before that on boxes.
+    cases : int
+        Number of different cases.
     """
+    fig, (ax,) = panels(1, 2, 2.3)
+    groups = [(str(name), mine) for name, mine in rows.groupby(by, sort=False)]
     for number, label in enumerate(("speed", "energy")):
         look = marked_look(number)
         positions = [2.5 * k + 0.8 * number for k in range(len(groups) + 1)]
         ax.boxplot(
-            [rows[f"{label}_percent"].to_numpy() for rows in groups.values()],
+            [mine[f"{label}_percent"].to_numpy() for _, mine in groups],
             positions=positions[:-1],
             whis=(0, 100),
             widths=0.6,
@@ -215,16 +248,12 @@ def whiskers(
         )
         ax.plot([], [], color=look.color, linewidth=1.6, label=label)
         ax.plot(
-            positions[-1], changes[number], marker="D", color=look.color, linestyle="none",
+            positions[-1], published[1][number], marker="D", color=look.color, linestyle="none",
             markersize=4,
         )  # fmt: skip
-    ax.set_xticks([2.5 * k + 0.4 for k in range(len(groups) + 1)], [*groups, published])
+    ticks = [2.5 * k + 0.4 for k in range(len(groups) + 1)]
+    ax.set_xticks(ticks, [*(name for name, _ in groups), published[0]])
+    ax.set_ylabel(ylabel)
     ax.axhline(0, color=GREY, linewidth=0.9, zorder=1)
-
-
-def whisker_notes(number: int) -> list[str]:
-    """Return sentences that explain boxes, whiskers and diamonds, for this number of cases."""
-    return [
-        f"Boxes: quartiles, whiskers: range over {counted(number, 'case')}.",
-        "Diamonds: published, Alappat et al. 2021.",
-    ]
+    boxes = f"Boxes: quartiles, whiskers: range over {counted(cases, 'case')}."
+    return finish(fig, 2, [*notes, boxes, "Diamonds: published, Alappat et al. 2021."], rows)

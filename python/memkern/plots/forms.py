@@ -295,7 +295,8 @@ class Level:
 def machine_title(rows: DataFrame, several: bool) -> str:
     """Return the machine of a panel's records, if there are several, and their `TITLE`."""
     own = [str(rows[TITLE].iloc[0])] if TITLE in rows else []
-    return "\n".join([named(rows["machine"].iloc[0], 20 if own else 32)] * several + own)
+    names = [named(rows["machine"].iloc[0], 20 if own else 32)] if several else []
+    return "\n".join(names + own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,6 +391,11 @@ def _of_quantity(axis: Axis | Mapping[str, Axis], rows: DataFrame) -> Axis:
     return axis if isinstance(axis, Axis) else axis[rows[QUANTITY].iloc[0]]
 
 
+def known_caches(rows: DataFrame) -> tuple[Sequence[tuple[str, float]], str]:
+    """Return names and sizes of the caches of a machine or a GPU, and what is beyond."""
+    return cache_ends(rows) or device_cache_ends(rows), "memory"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Curves(Form):
     """Curves over x.
@@ -402,12 +408,15 @@ class Curves(Form):
         What is drawn, in this order, each given the `Panel`.
     caches : bool
         Whether the sizes of the caches are marked along x.
+    regions : callable
+        Returns names and ends of what is marked in their place, and what is beyond.
     """
 
     x: Axis | Mapping[str, Axis]
     y: Axis | Mapping[str, Axis]
     layers: tuple[Layer, ...]
     caches: bool = False
+    regions: Callable[[DataFrame], tuple[Sequence[tuple[str, float]], str]] = known_caches
 
     def panel(self, ax: Axes, rows: DataFrame, frame: DataFrame) -> None:
         """Draw the layers."""
@@ -417,7 +426,7 @@ class Curves(Form):
         for axis in (x, y):
             axis.scale(ax, rows, frame, axis.column)
         if self.caches:
-            cache_regions(ax, cache_ends(rows) or device_cache_ends(rows))
+            cache_regions(ax, *self.regions(rows))
         ax.set(xlabel=x.label, ylabel=y.label)
 
 
@@ -439,6 +448,8 @@ class Dots(Form):
         Values that the axis shows.
     layers : tuple of callable
         What else is drawn, each given the `Panel`, whose y are rows.
+    least : int
+        Number of series for which rows have room at least.
     """
 
     value: Axis | Mapping[str, Axis]
@@ -448,11 +459,12 @@ class Dots(Form):
     around: tuple[float, ...] = ()
     layers: tuple[Layer, ...] = ()
     height: float = 0.0
+    least: int = 1
     legend: int = 5
 
     def height_of(self, frame: DataFrame, parts: Sequence[DataFrame]) -> float:
         """Return the height of the rows of the panel with the most."""
-        series = len({name for rows in parts for name in rows[self.by]})
+        series = max(self.least, len({name for rows in parts for name in rows[self.by]}))
         return row_in(max(rows["row"].nunique() for rows in parts), series) + self.height
 
     def panel(self, ax: Axes, rows: DataFrame, frame: DataFrame) -> None:

@@ -103,8 +103,6 @@ from memkern.plots.predictions import (
     ECM,
     ECM_DASHES,
     LINEAR,
-    core_note,
-    ecm_curves,
     ecm_look,
     machine_for,
     machine_note,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
@@ -17,10 +17,9 @@ from memkern.models.machine_file import MachineFile
 from memkern.models.machine_reading import machine_of
 from memkern.models.records import processors
 from memkern.plots.frames import Records, joined
-from memkern.plots.style import GREY, Look
+from memkern.plots.style import Look
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 ECM = "ECM model"
@@ -68,53 +67,15 @@ def others_note(source: MachineFile | None, records: Records) -> list[str]:
     return [f"The records are of another machine, {joined(others)}."] if others else []
 
 
-def machine_note(
-    source: MachineFile | None, records: Records, rows: DataFrame | None = None
-) -> list[str]:
-    """Return the small print on the machine file and on N_s, if there is a machine file.
-
-    Parameters
-    ----------
-    source : MachineFile or None
-    records : DataFrame, ResultSet or None
-        Records of the figure; the small print names their processors if these are others.
-    rows : DataFrame, optional
-        With columns kind and N_s of `with_ecm`; the small print has N_s of each kind.
-    """
+def machine_note(source: MachineFile | None, records: Records) -> list[str]:
+    """Return the small print on the machine file, if there is one, and on records of another."""
     if source is None:
         return []
     text = f"{ECM}: {source.label}"
     if source.ecm is not None:
         text += f", {source.ecm.overlap}"
         text += ", one bandwidth for all bytes of memory" * (source.ecm.memory_rate == "common")
-    told = [f"{text}.", *others_note(source, records)]
-    if rows is None or "N_s" not in rows:
-        return told
-    limits = rows.dropna(subset=["ecm"]).drop_duplicates("kind", keep="last")
-    named = [
-        f"{kind} {f'{cores:g} cores' if cores == cores else 'not within a domain'}"
-        for kind, cores in zip(limits["kind"], limits["N_s"], strict=True)
-    ]
-    return [*told, *([f"Saturated by: {joined(named)}."] if named else [])]
-
-
-def core_note(source: MachineFile | None, rows: DataFrame) -> list[str]:
-    """Return the small print on T_core, if there is a machine file.
-
-    Parameters
-    ----------
-    source : MachineFile or None
-    rows : DataFrame
-        Records for which T_core is predicted.
-    """
-    if source is None:
-        return []
-    found = [source.in_core_of(row) for row in rows.to_dict("records")]
-    levels = [one.level for one in found if one is not None]
-    if not levels:
-        return ["T_core by the throughput of instructions."]
-    others = f" for {len(levels)} of {len(found)} records" if len(levels) < len(found) else ""
-    return [f"T_core as measured in {joined(sorted(set(levels)))}{others}."]
+    return [f"{text}.", *others_note(source, records)]
 
 
 def predictions(
@@ -163,56 +124,58 @@ def seconds_of(
 
 def with_ecm(
     frame: DataFrame,
-    source: MachineFile | None,
+    records: Records,
+    machine: str,
     value: str,
     core: Callable[[MachineFile, Mapping[Any, Any]], float],
-) -> DataFrame:
+    *,
+    saturation: bool = False,
+) -> tuple[DataFrame, list[str]]:
     """Return records with predictions of a value that is proportional to 1 / time_min_s.
 
     Parameters
     ----------
     frame : DataFrame
-        Records.
-    source : MachineFile or None
-        None for no predictions.
+        Records of a figure.
+    records, machine
+        As for `machine_for`.
     value : str
         Such as ``performance_GFLOPs``.
     core : callable
         (source, record) to T_core as for `predictions`.
+    saturation : bool
+        Whether the small print has the number of cores that saturate a domain, by kind.
 
     Returns
     -------
-    DataFrame
-        With columns ecm (NaN where there is no prediction) and N_s (NaN where the cores of a domain
-        do not saturate it).
+    frame : DataFrame
+        With the column ecm, NaN where there is no prediction.
+    notes : list of str
+        Small print on the machine file and on T_core.
     """
+    source = machine_for(machine, records)
     if source is None:
-        return frame.assign(ecm=math.nan, N_s=math.nan)
-    found = predictions(source, frame.to_dict("records"), functools.partial(core, source))
+        return frame.assign(ecm=math.nan), []
+    rows = frame.to_dict("records")
+    found = predictions(source, rows, functools.partial(core, source))
     seconds = [seconds_of(one, n) for one, n in zip(found, frame["threads"], strict=True)]
-    cores = [float((one and one.saturating_cores) or math.nan) for one in found]
-    return frame.assign(ecm=frame[value] * frame["time_min_s"] / seconds, N_s=cores)
+    frame = frame.assign(ecm=frame[value] * frame["time_min_s"] / seconds)
+    notes = machine_note(source, records)
+    known = zip(frame["kind"], found, frame["ecm"].notna(), strict=True)
+    cores = {kind: one.saturating_cores for kind, one, told in known if told and one}
+    if saturation and cores:
+        named = [f"{kind} {f'{n:g} cores' if n else 'not within a domain'}"
+                 for kind, n in cores.items()]  # fmt: skip
+        notes.append(f"Saturated by: {joined(named)}.")
+    bodies = [source.in_core_of(row) for row in rows]
+    levels = [one.level for one in bodies if one is not None]
+    others = f" for {len(levels)} of {len(rows)} records" * (len(levels) < len(rows))
+    how = f"as measured in {joined(sorted(set(levels)))}{others}" if levels else (
+        "by the throughput of instructions"
+    )  # fmt: skip
+    return frame, [*notes, f"T_core {how}."]
 
 
 def ecm_look(look: Look) -> Look:
     """Return the look of the prediction of a series."""
     return look._replace(marker="", linestyle=ECM_DASHES, linewidth=0.9, zorder=look.zorder - 1)
-
-
-def ecm_curves(
-    ax: Axes,
-    rows: DataFrame,
-    by: str,
-    names: Sequence[str],
-    x: str,
-    look: Callable[[int], Look],
-) -> None:
-    """Draw the prediction over x for each name in the column `by`, in the colour of its series."""
-    drawn = False
-    for number, name in enumerate(names):
-        mine = rows[rows[by] == name].dropna(subset=["ecm"]).sort_values(x)
-        if len(mine):
-            drawn = True
-            ax.plot(mine[x], mine["ecm"], label="_ecm", **ecm_look(look(number))._asdict())
-    if drawn:
-        ax.plot([], [], color=GREY, linestyle=ECM_DASHES, linewidth=0.9, label=ECM)

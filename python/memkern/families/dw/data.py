@@ -10,24 +10,27 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from memkern.models import LayerConditions
 from memkern.models.layer_conditions import FLOPS
 from memkern.models.machine_file import MachineFile
 from memkern.models.records import data_caches
+from memkern.plots.energy import changes
 from memkern.plots.kit import (
+    QUANTITY,
     DataFrame,
     InputError,
     Records,
     best,
+    counted,
     environments_of,
     longest_scan,
     need_rows,
     of_workers,
     prevailing,
+    quantities,
     select,
     typed,
 )
@@ -48,36 +51,9 @@ PUBLISHED_ENERGY = 20.0
 PUBLISHED_SPEED = 100 * (1 / 1.12 - 1)
 
 
-class Quantity(NamedTuple):
-    """A quantity of site updates: its label, its column, and its limit or prediction.
-
-    Attributes
-    ----------
-    label : str
-        Label of its axis.
-    column, limit : str
-        Columns of the records.
-    limit_label : str
-    """
-
-    label: str
-    column: str
-    limit: str
-    limit_label: str
-
-
-QUANTITIES = {
-    "performance": Quantity("Performance (GFLOP/s)", VALUE, ROOFLINE, "roofline"),
-    **{
-        level: Quantity(
-            f"Traffic with {level} (B per site update)",
-            f"counted_{level}_site_B",
-            f"{level}_site_B",
-            "by layer conditions",
-        )
-        for level in ("memory", "L2")
-    },
-}
+COUNTED = {"memory": "counted_memory_site_B", "L2": "counted_L2_site_B"}
+"""Columns of the counted bytes of a site update, by level."""
+MODELLED = "modelled_site_B"
 CONDITIONS = {"all": "all", **{name: f"LC_{name}" for name in "tzyxs"}, "none": "none"}
 
 _NUMBERS = (
@@ -118,9 +94,9 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         The columns of the records and machine (the platform without its thread count), Lx to Lt,
         sites, others (all extents but Lx), place (the lattice with Ls), kind (layout and cut),
         form (kind and width of vectors), option (stores and prefetch), site_B (see `site_B`), the
-        modelled and counted bytes of `QUANTITIES` (NaN where they are unknown), held (whether the
-        last cache holds all data that are read). The roofline is infinite if nothing
-        comes from memory and there is no other limit.
+        modelled and counted bytes of each level (NaN where they are unknown or none), held (whether
+        the last cache holds all data that are read). The roofline is infinite if nothing comes
+        from memory and there is no other limit.
     notes : list of str
         Sentences on the records left out.
 
@@ -163,10 +139,12 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         site_B=moved_B,
         held=moved_B <= 1.001 * result_B,
         **{
-            ("counted_" * counted) + f"{level}_site_B":
-                traffic_B(frame, level, counted=counted) / _updates(frame)
-            for level in ("memory", "L2")
-            for counted in (True, False)
+            f"{level}_site_B": traffic_B(frame, level, counted=False) / _updates(frame)
+            for level in COUNTED
+        },
+        **{
+            column: (traffic_B(frame, level, counted=True) / _updates(frame)).where(lambda B: B > 0)
+            for level, column in COUNTED.items()
         },
         **{ROOFLINE: frame[ROOFLINE].mask(unlimited, math.inf)},
     ), notes + left  # fmt: skip
@@ -303,12 +281,11 @@ def of_lattices(frame: DataFrame, prefixes: Sequence[str]) -> tuple[DataFrame, l
         wanted, known = " or ".join(map(repr, prefixes)), ", ".join(dict.fromkeys(frame["lattice"]))
         need_rows(kept, f"no record is of a lattice {wanted}, only of {known}")
         return kept, []
-    cases = frame.drop_duplicates(["machine", "lattice_label", "form", "option"])
-    many = cases.groupby(["machine", "lattice_label"]).size()
-    few = many[many < many.groupby("machine").transform("max") / 2].index
-    wide = [key not in few for key in zip(frame["machine"], frame["lattice_label"], strict=True)]
-    noun = "lattice with fewer cases" if len(few) == 1 else "lattices with fewer cases"
-    return frame[wide], [f"{len(few)} {noun} left out."] * bool(len(few))
+    here = [frame["machine"], frame["lattice_label"]]
+    cases = (frame["form"] + frame["option"]).groupby(here).transform("nunique")
+    few = cases < cases.groupby(frame["machine"]).transform("max") / 2
+    left = len(frame[few].drop_duplicates(["machine", "lattice_label"]))
+    return frame[~few], [f"{counted(left, 'lattice')} with fewer cases left out."] * (left > 0)
 
 
 def by_form(frame: DataFrame, threads: float = 0) -> DataFrame:
@@ -383,67 +360,29 @@ def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> Data
 
 
 def by_quantity(frame: DataFrame) -> DataFrame:
-    """Return records once for each of `QUANTITIES` that they have, named in the column quantity.
+    """Return records once for their performance and once for the traffic counted at each level.
 
-    Records without counted bytes, or without any byte counted, only have their performance. The
-    column ecm, which is a performance, is NaN for traffic.
+    Each has the limits of its quantity, NaN for the others: roofline and ecm are of performance,
+    `MODELLED` is of traffic.
     """
-    from pandas import concat
-
-    counted = {level: frame[frame[QUANTITIES[level].column] > 0] for level in ("memory", "L2")}
-    parts = [
-        rows.assign(quantity=level, ecm=math.nan) for level, rows in counted.items() if len(rows)
-    ]
-    return concat([frame.assign(quantity="performance"), *parts])
-
-
-def counts_by_model(frame: DataFrame) -> dict[LayerConditions, float]:
-    """Return the counted bytes of a site update with memory, the fewest by model of the record.
-
-    The models have the layout and the cut of s that `LayerConditions` has by default, on which the
-    bytes beyond a cache that fulfils a condition do not depend.
-    """
-    counted = frame[frame["counted_memory_site_B"] > 0]
-    found: dict[LayerConditions, float] = {}
-    for row in counted.to_dict("records"):
-        model = replace(LayerConditions.of_record(row), layout="scalar", s_cut=1)
-        found[model] = min(found.get(model, math.inf), row["counted_memory_site_B"])
-    return found
+    frame = quantities(frame, VALUE, *COUNTED.values())
+    what = frame[QUANTITY]
+    modelled = frame["L2_site_B"].where(what == COUNTED["L2"], frame["memory_site_B"])
+    speeds = {name: frame[name].where(what == VALUE) for name in (ROOFLINE, "ecm")}
+    return frame.assign(**speeds, **{MODELLED: modelled.mask(what == VALUE)})
 
 
 def energies(frame: DataFrame) -> DataFrame:
-    """Return speed and energy of RIRI against RRII, by the fastest record of each with energy.
+    """Return the `changes` from RRII to RIRI, by the fastest record of each with energy.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        As of `hops`.
-
-    Returns
-    -------
-    DataFrame
-        Columns machine, place, threads, clock_limit (MHz, 0 for none), speed_percent,
-        energy_percent and disturbed; empty if no lattice has both layouts with energy.
+    They are of the frame of `hops`; there are none if no lattice has both layouts with energy.
     """
-    from pandas import DataFrame
-
     rows = typed(frame, ("energy_J", "time_median_s", "clock_limit"))
-    rows = rows[(rows["energy_J"] > 0) & rows["layout"].isin(LAYOUTS[:2])].fillna(
-        {"clock_limit": 0.0}
-    )
+    rows = rows[rows["energy_J"] > 0].fillna({"clock_limit": 0.0})
     case = ["machine", "lattice_label", "threads", "clock_limit"]
     rows = best(rows, (*case, "layout"), value=VALUE)
-    pairs = rows[rows["layout"] == "RIRI"].merge(
-        rows[rows["layout"] == "RRII"], on=case, suffixes=("", "_RRII")
-    )
-    return DataFrame(
-        {
-            **{name: pairs[name] for name in case},
-            "speed_percent": 100 * (pairs["time_median_s_RRII"] / pairs["time_median_s"] - 1),
-            "energy_percent": 100 * (pairs["energy_J"] / pairs["energy_J_RRII"] - 1),
-            "disturbed": pairs["disturbed"] | pairs["disturbed_RRII"],
-        }
-    )
+    riri, rrii = (rows[rows["layout"] == layout] for layout in ("RIRI", "RRII"))
+    return changes(riri, rrii, case)
 
 
 def last_cache(rows: DataFrame) -> tuple[int, int] | None:
@@ -454,21 +393,21 @@ def last_cache(rows: DataFrame) -> tuple[int, int] | None:
     return caches[-1][1:] if caches else None
 
 
-def holding(
-    row: Mapping[Any, Any], cache: tuple[int, int], ends: tuple[int, int]
-) -> Iterator[tuple[str, int]]:
-    """Yield each layer condition that a cache fulfils in a range of Lx, and its largest Lx.
+def first_kind(rows: DataFrame) -> list[dict[Any, Any]]:
+    """Return the records of the first kind in the order of a legend, over Lx."""
+    return rows[rows["kind"] == in_order(rows["kind"])[0]].sort_values("Lx").to_dict("records")
 
-    Parameters
-    ----------
-    row : mapping
-        A record of the scan, with its layout and number of workers.
-    cache : (int, int)
-        As of `last_cache`.
-    ends : (int, int)
-        Smallest and largest Lx.
+
+def holding(rows: DataFrame) -> list[tuple[str, int]]:
+    """Return each layer condition that the last cache fulfils for `first_kind`, and its largest Lx.
+
+    There are none if the cache is unknown.
     """
+    line, cache = first_kind(rows), last_cache(rows)
+    if cache is None:
+        return []
     size_B, instances = cache
+    row = line[-1]
     sharing = math.ceil(row["threads"] / instances)
 
     def condition(lx: int) -> str:
@@ -476,6 +415,5 @@ def holding(
 
     cut = next((int(part[1:]) for part in row["cut"].split() if part[0] == "x"), 1)
     unit = cut * (1 if row["parity"] == "full" else 2)
-    extents = range(math.ceil(ends[0] / unit) * unit, ends[1] + 1, unit)
-    for name, each in itertools.groupby(extents, condition):
-        yield name, max(each)
+    extents = range(math.ceil(line[0]["Lx"] / unit) * unit, int(row["Lx"]) + 1, unit)
+    return [(name, max(each)) for name, each in itertools.groupby(extents, condition)]

@@ -8,22 +8,25 @@ measured with the same number of workers, or by all levels of a machine file. Af
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from memkern.families.dw.data import (
     CONDITIONS,
+    COUNTED,
+    MODELLED,
     OPTIONS,
-    QUANTITIES,
     ROOFLINE,
     VALUE,
     by_form,
     by_quantity,
     core_of,
-    counts_by_model,
     extents_of,
+    first_kind,
     holding,
     hops,
     in_order,
@@ -41,39 +44,33 @@ from memkern.plots.kit import (
     ECM,
     GREY,
     NOTE_SIZE,
+    QUANTITY,
+    ROOFLINE_LABEL,
+    TITLE,
     Axes,
+    Axis,
+    Curves,
     DataFrame,
-    Figure,
-    Look,
+    Dots,
+    Limit,
+    Measured,
+    Panel,
+    Predicted,
     Records,
+    Selection,
     by_build,
-    cache_regions,
-    core_note,
+    count_scale,
     counted_axis,
-    curves,
-    dot_series,
-    dots,
-    drawn,
-    ecm_curves,
-    extent,
+    distinct,
     family_section,
-    finish,
     frame_of,
+    from_zero,
     in_bytes,
-    legend_above,
-    limit_curves,
     look_beside_roofline,
-    machine_for,
-    machine_note,
-    machine_panels,
     marked_look,
-    need_rows,
-    note,
-    panels,
-    plain,
-    row_in,
+    ordered,
     split,
-    tabulated,
+    table,
     three_figures,
     typed,
     with_ecm,
@@ -90,13 +87,42 @@ _MEASURE_WORKERS = (
 _MEASURE_EXTENT = (
     "memkern dw --lattice 4 8 8 16 --lattice 16 8 8 16 --lattice 64 8 8 16 -o dw.parquet"
 )
+_CONDITIONS_LABEL = "by layer conditions"
 # Maximum number of sites in all simulations of a line, which take about a third of a second.
 _MOST_SITES = 31_000
 
 
-@drawn(
-    "dw-layouts",
-    "A panel for each machine and lattice, 6.9 in wide, 3.35 in with one panel.",
+_AXES = {
+    VALUE: Axis(VALUE, "Performance (GFLOP/s)", from_zero(ROOFLINE, "ecm", most=2)),
+    **{
+        column: Axis(
+            column, f"Traffic with {level} (B per site update)", from_zero(MODELLED, most=2)
+        )
+        for level, column in COUNTED.items()
+    },
+}
+
+
+def _title(rows: DataFrame, several: bool) -> str:
+    """Return the title of a panel's lattice, below machine and workers if there are several."""
+    return f"{with_workers(rows, True)}\n" * several + str(rows[TITLE].iloc[0])
+
+
+@Dots(
+    name="dw-layouts",
+    value=_AXES,
+    by="option",
+    look=look_beside_roofline,
+    marks=(
+        (ROOFLINE_LABEL, ROOFLINE, "D"),
+        (_CONDITIONS_LABEL, MODELLED, "*"),
+        (ECM, "ecm", "*"),
+    ),
+    panels=("machine", QUANTITY, "lattice_label"),
+    height=0.15,
+    least=2,
+    title=_title,
+    returns="A panel for each machine and lattice, 6.9 in wide, 3.35 in with one panel.",
     paper="alappat2021",
     number="figure 18, 22",
     records="`dw.hop`",
@@ -107,7 +133,7 @@ def by_layouts(
     lattices: str | Sequence[str] = "",
     threads: float = 0,
     machine: str = "",
-) -> Figure:
+) -> Selection:
     """Domain-wall kernel by layout, cut and width of vectors, stores and prefetch.
 
     Of several prefetch distances, orders and blocks, the fastest is drawn. Traffic that was counted
@@ -124,78 +150,52 @@ def by_layouts(
     machine : str
         Machine file, by which the ECM model is drawn.
     """
-    source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE)
     frame, left = of_lattices(frame, split(lattices))
     frame = by_build(frame.assign(row=frame["form"]), "row", "\n")
-    frame = with_ecm(by_form(frame, threads), source, VALUE, core_of)
-    drawn = [name for name in OPTIONS if name in set(frame["option"])]
-    most = frame.groupby(["machine", "lattice_label"])["row"].nunique().max()
-    frame = by_quantity(frame)
-    frame = frame.assign(panel=frame["quantity"] + frame["lattice_label"])
-    fig, cells = machine_panels(frame, row_in(most, max(len(drawn), 2)) + 0.15, "panel")
-    for ax, rows in cells:
-        quantity = rows["quantity"].iloc[0]
-        _dots(ax, rows, frame[frame["quantity"] == quantity], drawn)
-        ax.set(
-            title=_on_lattice(rows, frame["machine"].nunique() > 1),
-            xlabel=QUANTITIES[quantity].label,
-        )
-    return finish(
-        fig, 5, [*notes, *left, *machine_note(source, records), *core_note(source, frame)], frame
-    )
-
-
-def _dots(ax: Axes, rows: DataFrame, alike: DataFrame, options: Sequence[str]) -> None:
-    """Draw a quantity of each form by option, on an axis with all records of this quantity."""
-    what = QUANTITIES[rows["quantity"].iloc[0]]
-    text = _with_distance(what.column)
-    rows = rows.assign(text=[text(row) for row in rows.to_dict("records")])
-    series = dot_series(rows, "option", options, what.column, look_beside_roofline)
-    ends = extent(alike, what.column, what.limit, "ecm")
-    limit = what.limit_label, what.limit, "D" if what.limit == ROOFLINE else "*"
-    dots(ax, in_order(rows["row"]), series, ends, (limit, (ECM, "ecm", "*")))
-
-
-def _with_distance(column: str) -> Callable[[Mapping[Any, Any]], str]:
-    """Return the text of a record's value, with the fastest prefetch distance if several."""
-
-    def text(row: Mapping[Any, Any]) -> str:
-        value = three_figures(row[column])
-        return f"{value} ({row['prefetch']:g} ahead)" if row["distances"] else value
-
-    return text
-
-
-def _on_lattice(rows: DataFrame, several: bool) -> str:
-    """Return the title of a panel: machine, lattice, and whether it fits in the caches."""
-    where = "in cache" if rows["held"].iloc[0] else "beyond caches"
+    frame, model = with_ecm(by_form(frame, threads), records, machine, VALUE, core_of)
+    where = frame["held"].map({True: "in cache", False: "beyond caches"})
     # Names of compilers leave less width.
-    wide = not rows["row"].str.contains("\n").any()
-    title = f"{rows['lattice_label'].iloc[0]}{': ' if wide else chr(10)}{where}"
-    return f"{with_workers(rows, True)}\n{title}" if several else title
+    between = "\n" if frame["row"].str.contains("\n").any() else ": "
+    frame = ordered(frame, "option", OPTIONS).assign(panel=frame["lattice_label"] + between + where)
+    frame = by_quantity(ordered(frame, "row", in_order(frame["row"])))
+    return frame.assign(text=[_with_distance(row) for row in frame.to_dict("records")]), [
+        *notes,
+        *left,
+        *model,
+    ]
 
 
-def _against(ax: Axes, rows: DataFrame, x: str, xlabel: str, kinds: Sequence[str]) -> None:
-    """Draw a quantity over `x`, a line for each kind with its limit and prediction."""
-    what = QUANTITIES[rows["quantity"].iloc[0]]
-    curves(ax, rows, "kind", kinds, x, what.column)
-    ecm_curves(ax, rows, "kind", kinds, x, marked_look)
-    finite = limit_curves(ax, rows, "kind", kinds, x, what.limit, what.limit_label, marked_look)
-    counted_axis(ax, rows[x])
-    top = extent(rows, what.column, "ecm")[1]
-    ax.set_ylim(0, 1.08 * max(top, min(finite[what.limit].max(), 2 * top) if len(finite) else 0))
-    ax.set(xlabel=xlabel, ylabel=what.label)
+def _with_distance(row: Mapping[Any, Any]) -> str:
+    """Return a record's value, with the fastest prefetch distance if there are several."""
+    value = three_figures(row[row[QUANTITY]])
+    return f"{value} ({row['prefetch']:g} ahead)" if row["distances"] else value
 
 
-@drawn(
-    "dw-scaling",
+_scan = partial(
+    Curves,
+    y=_AXES,
+    layers=(
+        Measured("kind"),
+        Predicted("kind"),
+        Limit("kind", ROOFLINE, ROOFLINE_LABEL),
+        Limit("kind", MODELLED, _CONDITIONS_LABEL),
+    ),
+    panels=("machine", QUANTITY),
+    legend=5,
     paper="alappat2021",
+)
+
+
+@_scan(
+    name="dw-scaling",
+    x=Axis("threads", "Workers", count_scale),
     number="figure 23",
     records="two numbers of workers or more",
-    lack="no lattice with two numbers of workers",
+    lack="no lattice was measured with two numbers of workers",
+    measure=_MEASURE_WORKERS,
 )
-def against_workers(records: Records = None, lattice: str = "", machine: str = "") -> Figure:
+def against_workers(records: Records = None, lattice: str = "", machine: str = "") -> Selection:
     """Domain-wall kernel on one lattice against the number of workers, by layout.
 
     Of several kinds of stores and prefetch, the fastest is drawn. Traffic that was counted
@@ -208,37 +208,34 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
     machine : str
         Machine file, by which the ECM model is drawn.
     """
-    source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE_WORKERS)
     frame = over_workers(frame, lattice)
-    which = f"no lattice {lattice!r}" if lattice else "no lattice"
-    need_rows(
-        frame, f"{which} was measured with two numbers of workers: `{_MEASURE_WORKERS}` does so"
-    )
-    frame = by_quantity(with_ecm(frame, source, VALUE, core_of))
-    kinds = in_order(frame["kind"])
-    fig, cells = machine_panels(frame, 2.5, "quantity")
-    for ax, rows in cells:
-        _against(ax, rows, "threads", "Workers", kinds)
-        first = rows.iloc[0]
-        name = f"{plain(first['machine'], 24)}\n" if frame["machine"].nunique() > 1 else ""
-        ax.set_title(name + first["lattice_label"])
-    return finish(
-        fig, 5, [*notes, *machine_note(source, records, frame), *core_note(source, frame)], frame
-    )
+    frame, model = with_ecm(frame, records, machine, VALUE, core_of, saturation=True)
+    frame = ordered(frame, "kind", in_order(frame["kind"])).assign(panel=frame["lattice_label"])
+    return by_quantity(frame), notes + model
 
 
-@drawn(
-    "dw-extent",
-    paper="alappat2021",
+def _conditions(rows: DataFrame) -> tuple[Sequence[tuple[str, float]], str]:
+    """Return the conditions that the last cache fulfils up to some Lx, and the one beyond."""
+    *ends, beyond = [(CONDITIONS[name], lx) for name, lx in holding(rows)] or [("", 0)]
+    return ends, beyond[0]
+
+
+@_scan(
+    name="dw-extent",
+    x=Axis("Lx", "Lx", count_scale),
+    caches=True,
+    regions=_conditions,
+    title=_title,
     number="figure 25",
     records="two Lx or more. The layer conditions that the last cache fulfils are named if a "
     "ResultSet describes the caches",
-    lack="no lattices that differ in Lx alone, a number of workers that no record has",
+    lack="no lattices that differ in Lx alone were measured",
+    measure=_MEASURE_EXTENT,
 )
 def against_extent(
     records: Records = None, others: str = "", threads: float = 0, machine: str = ""
-) -> Figure:
+) -> Selection:
     """Domain-wall kernel against Lx with the other extents fixed, by layout.
 
     Of several kinds of stores and prefetch, the fastest is drawn. Traffic that was counted
@@ -253,43 +250,77 @@ def against_extent(
     machine : str
         Machine file, by which the ECM model is drawn.
     """
-    source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE_EXTENT)
     frame = over_extents(frame, others, threads)
-    which = f"no lattices of {others!r}" if others else "no lattices"
-    need_rows(frame, f"{which} that differ in Lx alone were measured: `{_MEASURE_EXTENT}` does")
-    frame = by_quantity(with_ecm(frame, source, VALUE, core_of))
-    kinds = in_order(frame["kind"])
-    fig, cells = machine_panels(frame, 2.5, "quantity")
-    for ax, rows in cells:
-        _against(ax, rows, "Lx", "Lx", kinds)
-        last = last_cache(rows)
-        if last:
-            kind = in_order(rows["kind"])[0]
-            _conditions(ax, rows[rows["kind"] == kind], last)
-            notes.append(f"Above: conditions that {in_bytes(last[0])} of cache fulfil for {kind}.")
-        first = rows.iloc[0]
-        name = f"{with_workers(rows, True)}\n" if frame["machine"].nunique() > 1 else ""
-        others = first["others"].replace("x", " x ")
-        ax.set_title(f"{name}Lx x {others}, Ls {first['Ls']:g}", pad=11)
-    notes = [*dict.fromkeys(notes), *machine_note(source, records), *core_note(source, frame)]
-    return finish(fig, 5, notes, frame)
-
-
-def _conditions(ax: Axes, rows: DataFrame, last: tuple[int, int]) -> None:
-    """Mark the ranges of Lx in which the last cache fulfils each condition for one kind."""
-    row = max(rows.to_dict("records"), key=lambda row: row["Lx"])
-    regions = list(holding(row, last, (int(rows["Lx"].min()), int(row["Lx"]))))
-    *ends, (beyond, _) = [(CONDITIONS[name], float(end)) for name, end in regions]
-    cache_regions(ax, ends, beyond)
+    frame, model = with_ecm(frame, records, machine, VALUE, core_of)
+    above = [
+        f"Above: conditions that {in_bytes(cache[0])} of cache fulfil for "
+        f"{first_kind(rows)[0]['kind']}."
+        for _, rows in frame.groupby("machine", sort=False)
+        if (cache := last_cache(rows))
+    ]
+    frame = ordered(frame, "kind", in_order(frame["kind"])).assign(
+        panel="Lx x " + frame["rest"].str.replace("x", " x ")
+    )
+    return by_quantity(frame), [*notes, *dict.fromkeys(above), *model]
 
 
 # --------------------------------------------------------------------------------------- traffic
 
 
-@drawn(
-    "dw-traffic",
-    "Two panels, 6.9 in wide.",
+def _doublings(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
+    """Make x a logarithmic axis with ticks at the first value and its doublings."""
+    first, last = rows[column].min(), rows[column].max()
+    counted_axis(ax, [first * 2**k for k in range(round(math.log2(last / first)) + 1)])
+
+
+def _with_levels(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
+    """Begin y at zero, and write each layer condition to the right at the height of its traffic."""
+    top = 1.06 * max(frame[["predicted", "simulated", "counted"]].max().max(), 1)
+    ax.set_ylim(0, top)
+    model = rows["model"].iloc[0]
+    for name, k in (("t", 1), ("z", 3), ("y", 5), ("x", 7)):
+        site_B = 16 * (72 / model.ls + 12 * (k + 2))
+        if site_B <= top and rows[QUANTITY].iloc[0] == "Workers":
+            ax.annotate(
+                CONDITIONS[name],
+                (1.01, site_B),
+                xycoords=("axes fraction", "data"),
+                ha="left",
+                va="center",
+                fontsize=NOTE_SIZE,
+                color=GREY,
+            )
+
+
+def _three_ways(panel: Panel) -> None:
+    """Draw predictions as lines, simulations as markers and counts as crosses."""
+    for number, cut in enumerate(distinct(panel.frame["cut"])):
+        rows = panel.rows[panel.rows["cut"] == cut]
+        # Larger markers below smaller ones keep equal points visible.
+        look = marked_look(number)._replace(markersize=3.0 + 2 * number)
+        dotted = look._replace(linestyle="none", zorder=look.zorder + 1)
+        for column, how in (
+            ("predicted", look._replace(marker="")),
+            ("simulated", dotted),
+            ("counted", dotted._replace(marker="x", markersize=6.0, zorder=20.0)),
+        ):
+            known = rows.dropna(subset=column)
+            panel.ax.plot(known["n"], known[column], label=f"_{column}", **how._asdict())
+        panel.ax.plot([], [], label=cut, **look._asdict())
+
+
+@Curves(
+    name="dw-traffic",
+    x={what: Axis("n", what, _doublings) for what in ("Lx", "Workers")},
+    y={
+        "Lx": Axis("predicted", "Traffic (B per site update)", _with_levels),
+        "Workers": Axis("predicted", "", _with_levels),
+    },
+    layers=(_three_ways,),
+    panels=(QUANTITY,),
+    legend=5,
+    returns="Two panels, 6.9 in wide.",
     paper="alappat2021",
     number="figure 21",
     records="The last cache of the machine, if a ResultSet describes it, and counted traffic of "
@@ -302,7 +333,7 @@ def traffic(
     ls: int = 8,
     cuts: str | Sequence[str] = "1x1x1x1,1x2x2x2",
     cache_MiB: float = 0.0,
-) -> Figure:
+) -> Selection:
     """Domain-wall kernel's traffic by layer conditions, by a simulated cache, and counted.
 
     Double precision and ordinary stores. All workers share the cache. Counts are of the first
@@ -321,16 +352,19 @@ def traffic(
     cache_MiB : float
         Size of the cache; by default the machine's last-level cache, or 32 MiB if unknown.
     """
+    from pandas import DataFrame
+
     frame = frame_of(records)
-    known = last_cache(frame)
-    cache_B = cache_MiB * 2**20 or (known[0] if known else 32.0 * 2**20)
+    cache_B = cache_MiB * 2**20 or (last_cache(frame) or [32.0 * 2**20])[0]
     counts = _counts(frame)
     partitions = [extents_of(text, "cuts") for text in split(cuts)]
-    shape = extents_of(lattice, "lattice") if lattice else _counted_lattice(counts, ls, partitions)
-    x, y, z, t = shape or _around(cache_B, ls)
-    fig, (scan, cores) = panels(2, 2, 2.5)
-    complete, crosses = True, False
-    for number, parts in enumerate(partitions):
+    x, y, z, t = (
+        extents_of(lattice, "lattice")
+        if lattice
+        else _largest(counts, ls, partitions) or _around(cache_B, ls)
+    )
+    cases: list[dict[str, Any]] = []
+    for parts in partitions:
         name = " ".join(f"{d}{c}" for d, c in zip("xyzt", parts, strict=True) if c > 1)
         whole = LayerConditions((x, y, z, t), ls, parts)
         # In a large lattice, the first condition is broken at a small Lx; with one site, both
@@ -338,44 +372,50 @@ def traffic(
         extents = range(2 * parts[0], 8 * x + 1, parts[0])
         wide = {n: replace(whole, extents=(n, y, z, t)) for n in extents}
         shared = {n: replace(whole, threads=n) for n in range(1, min(t, _sites(whole)) + 1)}
-        label = f"cut {name}" if name else "not cut"
-        # Larger markers below smaller ones keep equal points visible.
-        look = marked_look(number)._replace(markersize=3.0 + 2 * number)
-        for ax, models, most in ((scan, wide, 1), (cores, shared, 3)):
-            complete &= _compared(ax, models, cache_B, most * _MOST_SITES, look, label)
-            found = {n: counts[model] for n, model in models.items() if model in counts}
-            crosses |= bool(found)
-            cross = look._replace(marker="x", markersize=6.0, linestyle="none", zorder=20.0)
-            ax.plot(list(found), list(found.values()), label="_counted", **cross._asdict())
-    counted_axis(scan, _doublings(2, 8 * x))
-    counted_axis(cores, _doublings(1, t))
-    scan.set(xlabel="Lx", title=f"Lx x {y} x {z} x {t}, Ls {ls}, one worker")
-    cores.set(xlabel="Workers", title=f"{x} x {y} x {z} x {t}, Ls {ls}")
-    top = 1.06 * max(scan.dataLim.y1, cores.dataLim.y1, 1)
-    scan.set(ylim=(0, top), ylabel="Traffic (B per site update)")
-    cores.set(ylim=(0, top))
-    _levels(cores, ls)
-    legend_above(fig, 5)
+        for quantity, models, most in (("Lx", wide, 1), ("Workers", shared, 3)):
+            positions, simulated = _simulated(models, cache_B, most * _MOST_SITES)
+            cases += [
+                {
+                    "quantity": quantity, "cut": f"cut {name}" if name else "not cut", "n": n,
+                    "model": model, "predicted": model.site_B(cache_B, model.threads),
+                    "simulated": simulated.get(n), "counted": counts.get(model),
+                    "left": n in positions and n not in simulated,
+                }
+                for n, model in models.items()
+            ]  # fmt: skip
+    found = DataFrame(cases).astype({"simulated": float, "counted": float})
+    titles = {
+        "Lx": f"Lx x {y} x {z} x {t}, Ls {ls}, one worker",
+        "Workers": f"{x} x {y} x {z} x {t}, Ls {ls}",
+    }
     notes = [
         f"Beyond {in_bytes(cache_B)} of cache, which all workers share. Lines: by layer "
         "conditions. Markers: by an LRU cache, simulated site by site.",
-        *["Crosses: by counters."] * crosses,
-        *["Cases that take long to simulate have no marker."] * (not complete),
+        *["Crosses: by counters."] * bool(found["counted"].notna().any()),
+        *["Cases that take long to simulate have no marker."] * bool(found["left"].any()),
     ]
-    note(fig, notes)
-    return fig
+    return found.assign(disturbed=False, panel=found["quantity"].map(titles)), notes
 
 
 def _counts(frame: DataFrame) -> dict[LayerConditions, float]:
-    """Return `counts_by_model` of the first machine, nothing without counts."""
-    counts = typed(frame, ["counted_memory_load_B"])["counted_memory_load_B"]
-    if not counts.notna().any():
+    """Return the counted bytes of a site update with memory on the first machine, by model.
+
+    They are the fewest of each model. Models have the layout and the cut of s that
+    `LayerConditions` has by default, on which the bytes beyond a cache that fulfils a condition do
+    not depend.
+    """
+    if not typed(frame, ["counted_memory_load_B"])["counted_memory_load_B"].notna().any():
         return {}
     rows, _ = hops(frame, "")
-    return counts_by_model(rows[rows["machine"].isin(rows["machine"].head(1))])
+    rows = rows[rows["machine"].isin(rows["machine"].head(1))].dropna(subset=COUNTED["memory"])
+    rows = rows.sort_values(COUNTED["memory"], ascending=False)
+    return {
+        replace(LayerConditions.of_record(row), layout="scalar", s_cut=1): row[COUNTED["memory"]]
+        for row in rows.to_dict("records")
+    }
 
 
-def _counted_lattice(
+def _largest(
     counts: Iterable[LayerConditions], ls: int, partitions: Sequence[Sequence[int]]
 ) -> tuple[int, int, int, int] | None:
     """Return the largest counted lattice with this Ls whose extents all cuts divide, if any."""
@@ -390,16 +430,6 @@ def _counted_lattice(
     return max(fitting, key=math.prod, default=None)
 
 
-def _sites(model: LayerConditions) -> int:
-    """Return the sites of one virtual partition."""
-    return model.updates // model.ls // model.partitions
-
-
-def _doublings(first: float, last: float) -> list[float]:
-    """Return `first`, doubled up to `last`."""
-    return [first * 2**k for k in range(round(math.log2(last / first)) + 1)]
-
-
 def _around(cache_B: float, ls: int) -> tuple[int, int, int, int]:
     """Return a lattice 2 L x L x L x 2 L that is more than twice as large as a cache."""
     site_B = 16 * (72 + 24 * max(ls, 1))
@@ -407,34 +437,24 @@ def _around(cache_B: float, ls: int) -> tuple[int, int, int, int]:
     return 2 * edge, edge, edge, 2 * edge
 
 
-def _compared(
-    ax: Axes,
-    models: Mapping[int, LayerConditions],
-    cache_B: float,
-    most: int,
-    look: Look,
-    label: str,
-) -> bool:
-    """Draw the traffic that models predict as a line, and simulated traffic as markers.
+def _sites(model: LayerConditions) -> int:
+    """Return the sites of one virtual partition."""
+    return model.updates // model.ls // model.partitions
 
-    Returns
-    -------
-    bool
-        Whether all markers are drawn: at most `most` sites are simulated.
+
+def _simulated(
+    models: Mapping[int, LayerConditions], cache_B: float, most: int
+) -> tuple[list[int], dict[int, float]]:
+    """Return the numbers whose models are to be simulated, and the traffic of the first of them.
+
+    The first number and its doublings come before 1.5 times these, up to `most` sites in all.
     """
-    predicted = [model.site_B(cache_B, model.threads) for model in models.values()]
-    ax.plot(list(models), predicted, **look._replace(marker="")._asdict())
-    # The first number and its doublings are simulated first, then 1.5 times these.
     first = min(models)
     halved = {n: n // first / 2 ** ((n // first).bit_length() - 1) for n in models}
     positions = [n for part in (1, 1.5) for n in models if n % first == 0 and halved[n] == part]
-    counted = {}
-    for n in positions:
-        model = models[n]
-        most -= _sites(model)
-        if most < 0:
-            break
-        counted[n] = simulate(
+    sites = itertools.accumulate(_sites(models[n]) for n in positions)
+    return positions, {
+        n: simulate(
             model.extents,
             model.ls,
             cache_B,
@@ -442,41 +462,25 @@ def _compared(
             blocks=model.blocks,
             threads=model.threads,
         )
-    dotted = look._replace(linestyle="none", zorder=look.zorder + 1)
-    ax.plot(list(counted), list(counted.values()), label="_simulated", **dotted._asdict())
-    ax.plot([], [], label=label, **look._asdict())
-    return len(counted) == len(positions)
-
-
-def _levels(ax: Axes, ls: int) -> None:
-    """Write each layer condition to the right of the panel, at the height of its traffic."""
-    for name, k in (("t", 1), ("z", 3), ("y", 5), ("x", 7)):
-        site_B = 16 * (72 / ls + 12 * (k + 2))
-        if site_B <= ax.get_ylim()[1]:
-            ax.annotate(
-                CONDITIONS[name],
-                (1.01, site_B),
-                xycoords=("axes fraction", "data"),
-                ha="left",
-                va="center",
-                fontsize=NOTE_SIZE,
-                color=GREY,
-            )
+        for n, every in zip(positions, sites, strict=True)
+        if every <= most
+        for model in [models[n]]
+    }
 
 
 # ----------------------------------------------------------------------------------------- table
 
 
-@tabulated(
+@table(
     "dw-table",
-    "Columns platform, lattice, Ls, layout, cut, vector_bits, option (stores and prefetch), "
+    "platform, lattice, Ls, layout, cut, vector_bits, option (stores and prefetch), "
     "performance_GFLOPs (by the shortest time), performance_median_GFLOPs, site_B, "
-    "roofline_GFLOPs (missing where nothing comes from memory), roofline_min_fraction and "
-    "disturbed. Of several prefetch distances, orders and blocks, the fastest.",
-    records="`dw.hop`",
+    "roofline_GFLOPs (missing where nothing comes from memory), roofline_min_fraction, disturbed",
+    integers="Ls, vector_bits",
+    records="`dw.hop`; of several prefetch distances, orders and blocks, the fastest counts",
     lack="no such record, a number of workers that no record has",
 )
-def layouts_table(records: Records = None, threads: float = 0) -> DataFrame:
+def layouts_table(records: Records = None, threads: float = 0) -> Selection:
     """Domain-wall kernel by lattice, layout and option: performance, roofline and bytes.
 
     Parameters
@@ -484,21 +488,15 @@ def layouts_table(records: Records = None, threads: float = 0) -> DataFrame:
     threads : int
         Number of workers; by default the most of each machine.
     """
-    frame, _ = hops(records, _MEASURE)
+    frame, notes = hops(records, _MEASURE)
     frame = by_form(frame, threads)
-    forms = in_order(frame["form"])
     frame = frame.assign(
-        position=frame["form"].map(forms.index),
+        position=frame["form"].map(in_order(frame["form"]).index),
         which=frame["option"].map(OPTIONS.index),
         roofline_min_fraction=frame.get("roofline_min_fraction"),
+        roofline_GFLOPs=frame[ROOFLINE].replace(math.inf, math.nan),
     )
-    frame = frame.sort_values(["platform", "sites", "Ls", "lattice", "position", "which"])
-    columns = [
-        *("platform", "lattice", "Ls", "layout", "cut", "vector_bits", "option", VALUE),
-        *("performance_median_GFLOPs", "site_B", ROOFLINE, "roofline_min_fraction", "disturbed"),
-    ]
-    frame = frame[columns].astype({"Ls": int, "vector_bits": int})
-    return frame.replace({ROOFLINE: {math.inf: math.nan}}).reset_index(drop=True)
+    return frame.sort_values(["platform", "sites", "Ls", "lattice", "position", "which"]), notes
 
 
 # ---------------------------------------------------------------------------------------- report

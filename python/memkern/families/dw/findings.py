@@ -12,10 +12,10 @@ from memkern.families.dw.data import (
     VALUE,
     by_form,
     energies,
+    first_kind,
     holding,
     hops,
     in_order,
-    last_cache,
     of_lattices,
     over_extents,
     over_workers,
@@ -138,17 +138,15 @@ def _on_energy(changes: DataFrame) -> list[str]:
 
 def _on_extent(rows: DataFrame) -> list[str]:
     """Return the sentence on performance against Lx and the conditions of the last cache."""
-    kind = in_order(rows["kind"])[0]
-    line = rows[rows["kind"] == kind].sort_values("Lx").to_dict("records")
-    first, last = line[0], line[-1]
+    first, *_, last = first_kind(rows)
     text = (
-        f"With Lx from {first['Lx']:g} to {last['Lx']:g} beside {first['others']}, {kind} goes "
-        f"from {marked_value(first, VALUE, 'GFLOP/s')} to {marked_value(last, VALUE, 'GFLOP/s')}"
+        f"With Lx from {first['Lx']:g} to {last['Lx']:g} beside {first['others']}, {first['kind']} "
+        f"goes from {marked_value(first, VALUE, 'GFLOP/s')} to "
+        f"{marked_value(last, VALUE, 'GFLOP/s')}"
     )
-    cache = last_cache(rows)
-    if not cache:
-        return [f"{text}."]
-    *ends, beyond = holding(last, cache, (int(first["Lx"]), int(last["Lx"])))
+    *ends, beyond = holding(rows) or [("", 0)]
     words = [f"{CONDITIONS[name]} up to Lx = {lx}" for name, lx in ends]
-    words.append(CONDITIONS[beyond[0]] + " beyond" * bool(ends))
-    return [f"{text}; by the model the last cache holds {joined(words)}."]
+    words.append(CONDITIONS.get(beyond[0], "") + " beyond" * bool(ends))
+    return [
+        f"{text}; by the model the last cache holds {joined(words)}." if beyond[1] else f"{text}."
+    ]

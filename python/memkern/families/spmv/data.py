@@ -273,6 +273,8 @@ def held(frame: DataFrame) -> Series:
 def row_lengths(frame: DataFrame, threads: float = 0) -> DataFrame:
     """Return tall and skinny matrices of two or more row lengths, the largest for each length.
 
+    The kind of CRS is followed by its accumulators.
+
     Parameters
     ----------
     frame : DataFrame
@@ -290,7 +292,7 @@ def row_lengths(frame: DataFrame, threads: float = 0) -> DataFrame:
     here = ["machine", "nonzeros_per_row"]
     frame = frame[frame["nonzeros"] == frame.groupby(here)["nonzeros"].transform("max")]
     line = frame["variety"].where(frame["kind"] == "CRS", frame["kind"])
-    frame = best(frame.assign(line=line), (*here, "line"), value=VALUE)
+    frame = best(frame.assign(kind=line), (*here, "kind"), value=VALUE)
     return frame[frame.groupby("machine")["nonzeros_per_row"].transform("nunique") > 1]
 
 

@@ -9,6 +9,7 @@ measured with the same number of workers, or by all levels of a machine file. Af
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from memkern.families.spmv.data import (
@@ -31,35 +32,27 @@ from memkern.plots.kit import (
     MOST_LINES,
     ROOFLINE_LABEL,
     Axes,
+    Axis,
+    Curves,
     DataFrame,
-    Figure,
+    Dots,
+    Limit,
+    Measured,
+    Predicted,
     Records,
     Selection,
     best,
     by_build,
     cache_ends,
-    core_note,
-    counted_axis,
+    count_scale,
     counts_axis,
-    curves,
-    dot_series,
-    dots,
-    drawn,
-    ecm_curves,
-    extent,
     family_section,
-    finish,
+    from_zero,
     in_bytes,
-    limit_curves,
     look_beside_roofline,
-    machine_for,
-    machine_note,
-    machine_panels,
-    need_rows,
     of_workers,
-    panels,
+    ordered,
     plain,
-    row_in,
     split,
     table,
     three_figures,
@@ -74,31 +67,32 @@ _MEASURE_LENGTHS = (
 )
 _MEASURE_SATURATION = "memkern spmv hpcg:64 -f crs,sell --threads 1..4 -o saturation.parquet"
 _MEASURE_FILL_IN = "memkern spmv rmat:18 -f sell -C 8,16 --sigma 1,32,1024 -o fill-in.parquet"
-_LABEL = "Performance (GFLOP/s)"
 _LETTERS = 24
 
-
-def _against(
-    ax: Axes, rows: DataFrame, x: str, xlabel: str, column: str, names: Sequence[str]
-) -> None:
-    """Draw performance over `x`, a line for each name in a column, with its roofline."""
-    limit_curves(ax, rows, column, names, x, ROOFLINE, ROOFLINE_LABEL, look_beside_roofline)
-    curves(ax, rows, column, names, x, VALUE, look_beside_roofline)
-    ecm_curves(ax, rows, column, names, x, look_beside_roofline)
-    counted_axis(ax, rows[x])
-    ax.set(
-        xlabel=xlabel,
-        ylabel=_LABEL,
-        ylim=(0, 1.08 * extent(rows, VALUE, ROOFLINE, "ecm")[1]),
-    )
-
-
-@drawn(
-    "spmv-row-length",
+_speeds = partial(
+    Curves,
+    y=Axis(VALUE, "Performance (GFLOP/s)", from_zero(ROOFLINE, "ecm")),
+    layers=(
+        Limit("kind", ROOFLINE, ROOFLINE_LABEL, look_beside_roofline),
+        Measured("kind", look_beside_roofline),
+        Predicted("kind", look_beside_roofline),
+    ),
     paper="alappat2021",
     number="figure 8, 9, 11",
+)
+
+
+def _in_order(frame: DataFrame) -> DataFrame:
+    return ordered(frame, "kind", in_order(frame["kind"]))
+
+
+@_speeds(
+    name="spmv-row-length",
+    x=Axis("nonzeros_per_row", "Nonzeros per row", count_scale),
+    title=with_workers,
     records="`spmv` kernels with matrices ``tsm``",
-    lack="no tall and skinny matrices with rows of two lengths",
+    lack="no tall and skinny matrices (tsm) were measured with rows of two lengths",
+    measure=_MEASURE_LENGTHS,
 )
 def against_row_length(
     records: Records = None,
@@ -106,7 +100,7 @@ def against_row_length(
     formats: str | Sequence[str] = "crs,sell-8,sell-16",
     threads: float = 0,
     machine: str = "",
-) -> Figure:
+) -> Selection:
     """Sparse products against the number of nonzeros per row, by format and accumulators.
 
     Of several tall and skinny matrices with rows of one length, the largest is drawn.
@@ -122,36 +116,23 @@ def against_row_length(
     machine : str
         Machine file, by which the ECM model of each format is drawn.
     """
-    source = machine_for(machine, records)
     frame, notes = products(records, _MEASURE_LENGTHS)
     frame = of_formats(frame, split(formats), _MEASURE_LENGTHS)
     drawn = frame["unroll"].map("{:g}".format).isin(split(accumulators))
     frame = row_lengths(frame[(frame["format"] != "crs") | drawn], threads)
-    need_rows(
-        frame,
-        "no tall and skinny matrices (tsm) were measured with rows of two lengths: "
-        f"`{_MEASURE_LENGTHS}` does so",
-    )
-    frame = with_ecm(frame, source, VALUE, core_of)
-    lines = frame.sort_values("unroll").groupby("kind")["line"]
-    names = [name for kind in in_order(frame["kind"]) for name in lines.get_group(kind).unique()]
-    fig, cells = machine_panels(frame, 2.5)
-    for ax, rows in cells:
-        _against(ax, rows, "nonzeros_per_row", "Nonzeros per row", "line", names)
-        ax.set_title(with_workers(rows, len(cells) > 1))
-    return finish(
-        fig, 4, [*notes, *machine_note(source, records), *core_note(source, frame)], frame
-    )
+    frame, model = with_ecm(frame, records, machine, VALUE, core_of)
+    return _in_order(frame), notes + model
 
 
-@drawn(
-    "spmv-saturation",
-    paper="alappat2021",
-    number="figure 8, 9, 11",
+@_speeds(
+    name="spmv-saturation",
+    x=Axis("threads", "Workers", count_scale),
+    legend=5,
     records="two numbers of workers or more",
-    lack="no matrix with two numbers of workers",
+    lack="no matrix was measured with two numbers of workers",
+    measure=_MEASURE_SATURATION,
 )
-def against_workers(records: Records = None, matrix: str = "", machine: str = "") -> Figure:
+def against_workers(records: Records = None, matrix: str = "", machine: str = "") -> Selection:
     """Sparse products of one matrix against the number of workers, by format.
 
     Parameters
@@ -162,30 +143,23 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
     machine : str
         Machine file, by which the ECM model of each format is drawn.
     """
-    source = machine_for(machine, records)
     frame, notes = products(records, _MEASURE_SATURATION)
     frame = saturation(frame, matrix)
-    which = f"no matrix {matrix!r}" if matrix else "no matrix"
-    need_rows(
-        frame, f"{which} was measured with two numbers of workers: `{_MEASURE_SATURATION}` does so"
-    )
-    frame = with_ecm(frame, source, VALUE, core_of)
-    kinds = in_order(frame["kind"])
-    fig, cells = machine_panels(frame, 2.5)
-    for ax, rows in cells:
-        _against(ax, rows, "threads", "Workers", "kind", kinds)
-        first = rows.iloc[0]
-        name = f"{plain(first['machine'], _LETTERS)}, " if len(cells) > 1 else ""
-        ax.set_title(name + plain(first["label"], _LETTERS))
-    return finish(
-        fig, 5, [*notes, *machine_note(source, records, frame), *core_note(source, frame)], frame
-    )
+    frame, model = with_ecm(frame, records, machine, VALUE, core_of, saturation=True)
+    titles = [plain(label, _LETTERS) for label in frame["label"]]
+    return _in_order(frame).assign(panel=titles), notes + model
 
 
-@drawn(
-    "spmv-matrices",
-    "For each machine a panel of the matrices that fit in the caches and one of the larger ones, "
-    "6.9 in wide, 3.35 in with one panel.",
+@Dots(
+    name="spmv-matrices",
+    value=Axis(VALUE, "Performance (GFLOP/s)"),
+    by="kind",
+    look=look_beside_roofline,
+    marks=((ROOFLINE_LABEL, ROOFLINE, "D"),),
+    panels=("machine", "held"),
+    title=lambda rows, several: _beside_caches(rows, several),
+    returns="For each machine a panel of the matrices that fit in the caches and one of the larger "
+    "ones, 6.9 in wide, 3.35 in with one panel.",
     paper="alappat2021",
     number="figure 12, 13, 14, 16",
     records="`spmv` kernels. Matrices that fit in the caches have a panel if a ResultSet "
@@ -197,7 +171,7 @@ def by_matrices(
     formats: str | Sequence[str] = "crs,sell-8,sell-16",
     threads: float = 0,
     matrices: str | Sequence[str] = "",
-) -> Figure:
+) -> Selection:
     """Sparse products by matrix and format, with the roofline.
 
     Of several sigma, accumulators and methods of balancing, the fastest is drawn. Variants that
@@ -219,21 +193,10 @@ def by_matrices(
     frame, left = of_matrices(frame, split(matrices), _MEASURE)
     frame = by_build(by_variant(of_formats(frame, split(formats), _MEASURE)), "kind")
     frame = by_matrix(frame, threads)
-    kinds = in_order(frame["kind"])
-    most = frame.groupby(["machine", "held"])["label"].nunique().max()
-    fig, cells = machine_panels(frame, row_in(most, len(kinds)), "held")
-    ends = extent(frame, VALUE, ROOFLINE)
-    for ax, rows in cells:
-        names = _shortened(rows["label"].unique())
-        texts = [_with_block(row) for row in rows.to_dict("records")]
-        rows = rows.assign(row=rows["label"].map(names), text=texts)
-        series = dot_series(rows, "kind", kinds, VALUE, look_beside_roofline)
-        dots(ax, list(names.values()), series, ends, [(ROOFLINE_LABEL, ROOFLINE, "D")])
-        ax.set(
-            title=_beside_caches(rows, frame["machine"].nunique() > 1),
-            xlabel=_LABEL,
-        )
-    return finish(fig, 5, [*notes, *left], frame)
+    return _in_order(frame).assign(
+        row=frame["label"].map(_shortened(frame["label"].unique())),
+        text=[_with_block(row) for row in frame.to_dict("records")],
+    ), notes + left
 
 
 def _shortened(labels: Iterable[str]) -> dict[str, str]:
@@ -256,22 +219,31 @@ def _with_block(row: Mapping[Any, Any]) -> str:
 
 def _beside_caches(rows: DataFrame, several: bool) -> str:
     """Return the title of a panel: workers, and whether its matrices fit in the caches."""
-    ends = cache_ends(rows)
-    title = with_workers(rows, several)
-    if not ends:
-        return title
-    size = in_bytes(max(size for _, size in ends))
+    size_B = max((size for _, size in cache_ends(rows)), default=0)
     where = "within" if rows["held"].iloc[0] else "beyond"
-    return f"{title}{chr(10) if several else ', '}{where} {size} of cache"
+    beside = f"{chr(10) if several else ', '}{where} {in_bytes(size_B)} of cache"
+    return with_workers(rows, several) + beside * bool(size_B)
 
 
-@drawn(
-    "spmv-fill-in",
-    "A panel for each C, 6.9 in wide, 3.35 in with one panel.",
+def _sorted_rows(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
+    ax.set(xscale="log", xlim=(frame[column].min() / 1.5, frame[column].max() * 1.5))
+    counts_axis(ax.xaxis, 7)
+
+
+@Curves(
+    name="spmv-fill-in",
+    x=Axis("sigma", "σ (rows sorted together)", _sorted_rows),
+    y=Axis("beta", "Nonzeros / stored entries (β)", from_zero(room=1.04, least=1)),
+    layers=(Measured("line"),),
+    panels=("C",),
+    height=2.2,
+    title=lambda rows, _: f"C = {rows['C'].iloc[0]:g}",
+    returns="A panel for each C, 6.9 in wide, 3.35 in with one panel.",
     records="`spmv.sell` with several sigma",
-    lack="no matrix with two values of sigma",
+    lack="no matrix was measured in SELL with two values of sigma",
+    measure=_MEASURE_FILL_IN,
 )
-def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -> Figure:
+def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -> Selection:
     """Fill-in of SELL-C-sigma: nonzeros over stored entries against sigma.
 
     Parameters
@@ -281,33 +253,17 @@ def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -
         depends on sigma most.
     """
     frame, notes = products(records, _MEASURE_FILL_IN)
-    prefixes = tuple(split(matrices))
-    frame = fill_in(frame[frame["label"].str.startswith(prefixes)] if prefixes else frame)
-    need_rows(
-        frame,
-        f"no matrix was measured in SELL with two values of sigma: `{_MEASURE_FILL_IN}` does so",
-    )
-    gain = frame.groupby("label")["beta"].agg(lambda beta: beta.max() - beta.min())
-    labels = gain.sort_values(ascending=False, kind="stable").index.tolist()
-    if len(labels) > MOST_LINES:
-        notes.append(f"Left out where sigma changes least: {len(labels) - MOST_LINES} matrices.")
-    names = _shortened(labels[:MOST_LINES])
-    frame = frame[frame["label"].isin(list(names))]
+    prefixes = tuple(split(matrices)) or ""
+    frame = fill_in(frame[frame["label"].str.startswith(prefixes)])
+    beta = frame.groupby("label")["beta"]
+    gain = (beta.max() - beta.min()).sort_values(ascending=False, kind="stable")
+    if len(gain) > MOST_LINES:
+        notes.append(f"Left out where sigma changes least: {len(gain) - MOST_LINES} matrices.")
+    names = _shortened(gain.index[:MOST_LINES])
+    frame = frame[frame["label"].isin(list(names))].sort_values(["C", "sigma"], kind="stable")
     # Beta does not depend on the time.
     frame = frame.assign(line=frame["label"].map(names), disturbed=False)
-    chunks = list(frame.groupby("C"))
-    fig, axes = panels(len(chunks), 2, 2.2)
-    for ax, (chunk, rows) in zip(axes, chunks, strict=True):
-        curves(ax, rows, "line", names.values(), "sigma", "beta")
-        ax.set(xscale="log", xlim=(frame["sigma"].min() / 1.5, frame["sigma"].max() * 1.5))
-        counts_axis(ax.xaxis, 7)
-        ax.set(
-            title=f"C = {chunk:g}",
-            ylim=(0, 1.04),
-            xlabel="σ (rows sorted together)",
-            ylabel="Nonzeros / stored entries (β)",
-        )
-    return finish(fig, 4, notes, frame)
+    return ordered(frame, "line", names.values()), notes
 
 
 # ---------------------------------------------------------------------------------------- tables

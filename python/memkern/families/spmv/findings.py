@@ -142,7 +142,7 @@ def _on_lengths(rows: DataFrame) -> list[str]:
         here = rows[rows["nonzeros_per_row"] == length]
         found = best(here[here["format"].isin(["crs", "sell"])], ("format",), value=VALUE)
         order = _by_kind(found)
-        names = [f"{row['line'].replace(',', ' with')} {_performance(row)}" for row in order]
+        names = [f"{row['kind'].replace(',', ' with')} {_performance(row)}" for row in order]
         gain = [f" ({marked_ratio(row, order[0], VALUE)} times as fast)" for row in order[1:]]
         parts.append(f"of {length:g} nonzeros {joined(names)}{''.join(gain)}")
     return [f"With rows of equal length: {'; '.join(parts)}."]
