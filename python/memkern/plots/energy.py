@@ -86,16 +86,21 @@ def no_energy(frame: DataFrame) -> str:
 
 
 def changes(rows: DataFrame, base: DataFrame, case: Sequence[str]) -> DataFrame:
-    """Return records with their changes of speed and energy in percent, against a base.
+    """Return cases and clock limits with their changes of speed and energy in percent.
 
     Parameters
     ----------
     rows, base : DataFrame
-        With time_median_s, energy_J and disturbed; of the base, at most one record of a case.
+        Records with clock_limit, energy_J, time_median_s and disturbed, and those that they are
+        compared with, at most one for each case.
     case : sequence of str
-        Columns that are the same in a record and its base.
+        Columns that are the same in both.
     """
-    pairs = rows.merge(base, on=[*case], suffixes=("", "_base"))
+    first, second = (
+        frame[[*dict.fromkeys([*case, "clock_limit", "energy_J", "time_median_s", "disturbed"])]]
+        for frame in (rows, base)
+    )
+    pairs = first.merge(second, on=[*case], suffixes=("", "_base"))
     return pairs.assign(
         speed_percent=100 * (pairs["time_median_s_base"] / pairs["time_median_s"] - 1),
         energy_percent=100 * (pairs["energy_J"] / pairs["energy_J_base"] - 1),
