@@ -156,7 +156,12 @@ FAMILY = Family(
         ("spmv-row-length", lengths(), {"formats": "ell"}, "format ell, only in CRS, SELL-8 and"),
         ("spmv-row-length", lengths(), {"formats": "coo"}, "'coo' is not one of crs, sell"),
         ("spmv-saturation", matrices(counts=(4,)), {}, "no matrix was measured with two numbers"),
-        ("spmv-saturation", matrices(), {"matrix": "spin"}, "no matrix was measured with two numbers"),
+        (
+            "spmv-saturation",
+            matrices(),
+            {"matrix": "spin"},
+            "no matrix was measured with two numbers",
+        ),
         ("spmv-matrices", matrices(), {"threads": 3}, "3 workers, only 1, 2 and 4"),
         ("spmv-matrices", matrices(), {"formats": "csc,ell"}, "csc or ell, only in CRS"),
         ("spmv-matrices", matrices(), {"matrices": "spin,arrow"}, "'spin' or 'arrow'"),

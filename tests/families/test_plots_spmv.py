@@ -27,7 +27,7 @@ from memkern.families.spmv.findings import findings
 from memkern.families.spmv.kernels import report_cases, spmv
 from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of
-from memkern.plots.sentences import speed_up
+from memkern.plots.sentences import speed_ups, tell
 
 
 def test_records_of_another_setting_are_left_out():
@@ -256,12 +256,13 @@ def test_a_speed_up_above_the_threads_has_a_remark():
             )
         ]
     )  # fmt: skip
-    (text,) = speed_up(rows.assign(turns_s=""), "rate", ["CRS"], "label")
+    row = speed_ups("", lambda rows: rows, lambda kinds: ["CRS"], "rate", "label")
+    (text,) = tell([row], rows.assign(turns_s=""))
     assert "2.97 (more than the threads, but not measured in turns) in CRS" in text
-    (text,) = speed_up(rows, "rate", ["CRS"], "label")
+    (text,) = tell([row], rows)
     assert text == "Speed-up with 2 threads on m: 2.00 ± 0.02 in CRS."
     above = rows.assign(turns_s=[json.dumps({"now": [[s] * 3] * 4}) for s in (3.0, 1.0)])
-    (text,) = speed_up(above, "rate", ["CRS"], "label")
+    (text,) = tell([row], above)
     assert "3.00 ± 0.03 (more than the threads: caches of more cores hold more)" in text
 
 

@@ -134,7 +134,7 @@ from memkern.plots.sentences import (
     marked_value,
     say,
     shown_in,
-    speed_up,
+    speed_ups,
     tell,
     told,
     unless_refused,

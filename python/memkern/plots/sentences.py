@@ -13,7 +13,7 @@ from memkern.results.ratios import Ratio, ratio
 from memkern.statistics import with_interval
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 
 class Sentence(str):
@@ -187,30 +187,50 @@ def by_machine(frame: DataFrame, found: Callable[[DataFrame], Sequence[str]]) ->
     return with_names({name: found(mine) for name, mine in frame.groupby("machine", sort=False)})
 
 
-def speed_up(rows: DataFrame, value: str, kinds: Sequence[str], column: str) -> list[str]:
-    """Return the sentence on the speed-up of each kind with the most threads over the fewest.
+def speed_ups(
+    exhibit: str,
+    scan: Callable[[DataFrame], DataFrame],
+    in_order: Callable[[Series], Sequence[str]],
+    value: str,
+    column: str,
+) -> Finding:
+    """Return the row on the speed-up of each kind with the most threads over the fewest.
 
-    The rows are those of `memkern.plots.selection.longest_scan` over threads at one `column`. A
-    speed-up above the number of threads has a remark.
+    Parameters
+    ----------
+    exhibit : str
+    scan : callable
+        Returns a machine's records over threads at one `column`, as of
+        `memkern.plots.selection.longest_scan`.
+    in_order : callable
+        Returns the kinds in the order of a legend.
+    value : str
+        Column of the speeds. One above the number of threads has a remark.
+    column : str
     """
-    few, many = float(rows["threads"].min()), float(rows["threads"].max())
 
-    def text(gain: Ratio) -> str:
-        return gain.text() + (gain.value > many / few) * (
-            " (more than the threads: caches of more cores hold more)"
-            if gain.in_turns
-            else " (more than the threads, but not measured in turns)"
-        )
+    def facts(mine: DataFrame) -> Facts:
+        rows = scan(mine)
+        few, many = float(rows["threads"].min()), float(rows["threads"].max())
 
-    found = {(row["kind"], row["threads"]): row for row in rows.to_dict("records")}
-    parts = [
-        f"{marked_ratio(found[kind, many], found[kind, few], value, text)} in {kind}"
-        for kind in kinds
-        if {(kind, few), (kind, many)} <= found.keys()
-    ]
-    if not parts:
-        return []
-    return [
-        f"Speed-up with {many:g} threads{'' if few == 1 else f' over {few:g}'} on "
-        f"{rows[column].iloc[0]}: {joined(parts)}."
-    ]
+        def text(gain: Ratio) -> str:
+            return gain.text() + (gain.value > many / few) * (
+                " (more than the threads: caches of more cores hold more)"
+                if gain.in_turns
+                else " (more than the threads, but not measured in turns)"
+            )
+
+        found = {(row["kind"], row["threads"]): row for row in rows.to_dict("records")}
+        return [
+            {
+                **found[kind, many],
+                "gain": marked_ratio(found[kind, many], found[kind, few], value, text),
+                "over": "" if few == 1 else f" over {few:g}",
+                "place": found[kind, many][column],
+            }
+            for kind in in_order(rows["kind"])
+            if {(kind, few), (kind, many)} <= found.keys()
+        ]
+
+    text = "Speed-up with {threads:g} threads{over} on {place}: {parts}."
+    return Finding(exhibit, facts, text, "{gain} in {kind}")

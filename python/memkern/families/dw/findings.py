@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 from memkern.families.dw.data import (
     CONDITIONS,
@@ -22,131 +24,123 @@ from memkern.families.dw.data import (
 )
 from memkern.plots.kit import (
     DataFrame,
+    Finding,
     best,
     by_machine,
-    disturbed_mark,
     joined,
     marked_ratio,
-    marked_value,
-    percent,
     ranked,
-    shown_in,
-    speed_up,
-    three_figures,
-    told,
+    say,
+    speed_ups,
+    tell,
     with_workers,
 )
 
 
 def findings(records: DataFrame) -> list[str]:
     """Return the findings on every own machine, the most important first."""
-    return by_machine(hops(records, "")[0], _on_machine)
+    return by_machine(hops(records, "")[0], partial(tell, _ROWS))
 
 
-def _on_machine(mine: DataFrame) -> list[str]:
-    """Return the findings on one machine."""
+def _lattices(mine: DataFrame) -> list[DataFrame]:
+    """Return the fastest records of each lattice, with its name and the level that holds it."""
     rows = by_form(of_lattices(mine, ())[0])
-    groups = [group for _, group in rows.groupby("lattice_label", sort=False)]
-    threads = over_workers(mine)
-    return [
-        *shown_in("dw-layouts", map(_on_lattice, groups)),
-        *shown_in("dw-layouts", _on_gain(groups, "prefetch", "", "prefetch")),
-        *shown_in(
-            "dw-layouts", _on_gain(groups, "stores", "ordinary stores", "non-temporal stores")
-        ),
-        *shown_in(
-            "dw-scaling", speed_up(threads, VALUE, in_order(threads["kind"]), "lattice_label")
-        ),
-        *shown_in("dw-extent", told(over_extents(mine), _on_extent)),
-        *shown_in("dw-energy", told(energies(mine), _on_energy)),
-    ]
+    held = rows["held"].map({True: ", in cache", False: ", larger than the caches"})
+    rows = rows.assign(where=rows["lattice_label"] + held)
+    return [lattice for _, lattice in rows.groupby("lattice_label", sort=False)]
 
 
-def _where(rows: DataFrame) -> str:
-    held = "in cache" if rows["held"].iloc[0] else "larger than the caches"
-    return f"{rows['lattice_label'].iloc[0]}, {held}"
-
-
-def _on_lattice(rows: DataFrame) -> str:
-    """Return the sentence on the first layout on a lattice, its roofline, and other layouts."""
-    order = ranked(best(rows, ("kind",), value=VALUE), VALUE)
-    first, *rest = order.to_dict("records")
-    text = (
-        f"{with_workers(rows, False)} on {_where(rows)}: {first['form']} ({first['option']}) has "
-        f"{marked_value(first, VALUE, 'GFLOP/s')}"
-    )
-    if first[VALUE] <= 1.05 * first[ROOFLINE] < math.inf and not (
-        first["held"] and first.get("bound", "memory") == "memory"
-    ):
-        text += (
-            f", {percent(first[VALUE] / first[ROOFLINE])} of the roofline of "
-            f"{three_figures(first[ROOFLINE])} GFLOP/s"
+def _fastest(mine: DataFrame) -> list[dict[Any, Any]]:
+    """Return the fastest layout on each lattice, its share of the roofline, and other layouts."""
+    found = []
+    for rows in _lattices(mine):
+        order = ranked(best(rows, ("kind",), value=VALUE), VALUE)
+        first, *rest = order.to_dict("records")
+        limited = not (first["held"] and first.get("bound", "memory") == "memory")
+        told = {"share": first[VALUE] / first[ROOFLINE], "limit": first[ROOFLINE]}
+        share = say(", {share:%} of the roofline of {limit:3} GFLOP/s", told)
+        others = [say("{kind} {performance_GFLOPs}", row) for row in rest]
+        gain = [
+            f" and is {marked_ratio(first, row, VALUE)} times as fast as {row['kind']}; "
+            for row in rest[:1]
+        ]
+        found.append(
+            {
+                **first,
+                "workers": with_workers(rows, False),
+                "share": share * (limited and first[VALUE] <= 1.05 * first[ROOFLINE] < math.inf),
+                "rest": "".join(gain) + joined(others or [""]),
+            }
         )
-    others = [f"{row['kind']} {marked_value(row, VALUE, 'GFLOP/s')}" for row in rest]
-    if rest:
-        gain = marked_ratio(first, rest[0], VALUE)
-        text += f" and is {gain} times as fast as {rest[0]['kind']}"
-    return f"{text}; {joined(others)}." if others else f"{text}."
+    return found
 
 
-def _on_gain(groups: Sequence[DataFrame], column: str, low: str, high: str) -> list[str]:
-    """Return the sentence on the gain of one kind of stores or prefetch over another by lattice.
-
-    Parameters
-    ----------
-    groups : sequence of DataFrame
-        Records of one lattice each.
-    column : {"stores", "prefetch"}
-        Column in which the records of a pair differ.
-    low, high : str
-        Values of the column; the sentence has the gain of `high` over `low`.
-    """
-    parts = []
-    other = "stores" if column == "prefetch" else "prefetch"
-    for rows in groups:
-        halves = rows["option"].str.partition(", ")
-        rows = rows.assign(stores=halves[0], prefetch=halves[2], number=rows.index)
-        without, with_it = (rows[rows[column] == value] for value in (low, high))
-        pairs = without.merge(with_it, on=["form", other], suffixes=("", "_with"))
-        if pairs.empty:
-            continue
-        gains = sorted(zip(pairs[f"{VALUE}_with"] / pairs[VALUE], pairs.index, strict=True))
-        times = dict.fromkeys(
-            marked_ratio(
-                with_it.loc[pairs["number_with"][k]], without.loc[pairs["number"][k]], VALUE
-            )
-            for _, k in (gains[0], gains[-1])
-        )
-        parts.append(f"{' to '.join(times)} times as fast on {_where(rows)}")
-    if not parts:
-        return []
-    return [f"With {high} the kernel is {joined(parts)}, depending on layout and {other}."]
+def _gains(better: Callable[[str], str], mine: DataFrame) -> list[dict[str, Any]]:
+    """Return by lattice the least and the most gain of better options over others."""
+    found = []
+    for rows in _lattices(mine):
+        known = {(row["form"], row["option"]): row for row in rows.to_dict("records")}
+        pairs = [
+            (known[form, better(option)], row)
+            for (form, option), row in known.items()
+            if (form, better(option)) in known
+        ]
+        pairs.sort(key=lambda pair: pair[0][VALUE] / pair[1][VALUE])
+        ends = dict.fromkeys(marked_ratio(*pair, VALUE) for pair in pairs[:1] + pairs[-1:])
+        if ends:
+            found.append({"times": " to ".join(ends), "where": rows["where"].iloc[0]})
+    return found
 
 
-def _on_energy(changes: DataFrame) -> list[str]:
-    """Return the sentence on the energy of RIRI against RRII."""
-    ends = dict.fromkeys(
-        f"{end:+.0f} %"
-        for end in (changes["energy_percent"].min(), changes["energy_percent"].max())
-    )
-    mark = disturbed_mark(changes["disturbed"].any())
-    return [
-        f"Energy of RIRI against RRII: {' to '.join(ends)}{mark}; published for A64FX: almost "
-        f"{PUBLISHED_ENERGY:+.0f} %."
-    ]
-
-
-def _on_extent(rows: DataFrame) -> list[str]:
-    """Return the sentence on performance against Lx and the conditions of the last cache."""
+def _extents(mine: DataFrame) -> Mapping[Any, Any]:
+    """Return the performance at the ends of Lx, and the conditions of the last cache."""
+    rows = over_extents(mine)
+    if rows.empty:
+        return {}
     first, *_, last = first_kind(rows)
-    text = (
-        f"With Lx from {first['Lx']:g} to {last['Lx']:g} beside {first['others']}, {first['kind']} "
-        f"goes from {marked_value(first, VALUE, 'GFLOP/s')} to "
-        f"{marked_value(last, VALUE, 'GFLOP/s')}"
-    )
-    *ends, beyond = holding(rows) or [("", 0)]
-    words = [f"{CONDITIONS[name]} up to Lx = {lx}" for name, lx in ends]
-    words.append(CONDITIONS.get(beyond[0], "") + " beyond" * bool(ends))
-    return [
-        f"{text}; by the model the last cache holds {joined(words)}." if beyond[1] else f"{text}."
-    ]
+    *ends, beyond = [(CONDITIONS[name], lx) for name, lx in holding(rows)] or [("", 0)]
+    held = [*(f"{name} up to Lx = {lx}" for name, lx in ends), beyond[0] + " beyond" * bool(ends)]
+    return {
+        **last,
+        "least": first["Lx"],
+        "first": say("{performance_GFLOPs}", first),
+        "held": f"; by the model the last cache holds {joined(held)}" * bool(beyond[0]),
+    }
+
+
+def _energies(mine: DataFrame) -> Mapping[str, Any]:
+    """Return the range of the energy of RIRI against RRII."""
+    rows = energies(mine)
+    ends = dict.fromkeys(rows["energy_percent"].agg(["min", "max"]).map("{:+.0f} %".format))
+    facts = {"ends": " to ".join(ends), "disturbed": rows["disturbed"].any()}
+    return facts | {"published": PUBLISHED_ENERGY} if len(rows) else {}
+
+
+_ROWS = (
+    Finding(
+        "dw-layouts", _fastest,
+        "{workers} on {where}: {form} ({option}) has {performance_GFLOPs}{share}{rest}.",
+    ),
+    Finding(
+        "dw-layouts", partial(_gains, lambda option: f"{option}, prefetch"),
+        "With prefetch the kernel is {parts}, depending on layout and stores.",
+        "{times} times as fast on {where}",
+    ),
+    Finding(
+        "dw-layouts",
+        partial(_gains, lambda option: f"non-temporal{option.removeprefix('ordinary')}"),
+        "With non-temporal stores the kernel is {parts}, depending on layout and prefetch.",
+        "{times} times as fast on {where}",
+    ),
+    speed_ups("dw-scaling", over_workers, in_order, VALUE, "lattice_label"),
+    Finding(
+        "dw-extent", _extents,
+        "With Lx from {least:g} to {Lx:g} beside {others}, {kind} goes from {first} to "
+        "{performance_GFLOPs}{held}.",
+    ),
+    Finding(
+        "dw-energy", _energies,
+        "Energy of RIRI against RRII: {ends}{mark}; published for A64FX: almost "
+        "{published:+.0f} %.",
+    ),
+)  # fmt: skip

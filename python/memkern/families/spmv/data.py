@@ -261,13 +261,9 @@ def held(frame: DataFrame) -> Series:
 
     False if the caches are unknown.
     """
-    from pandas import Series
-
-    fits = Series(False, index=frame.index)
-    for _, rows in frame.groupby("platform", sort=False):
-        largest_B = max((size_B for _, size_B in cache_ends(rows)), default=0)
-        fits[rows.index] = rows["footprint_B"] <= largest_B
-    return fits
+    each = frame.groupby("platform", sort=False)
+    largest_B = {name: max((B for _, B in cache_ends(rows)), default=0) for name, rows in each}
+    return frame["footprint_B"] <= frame["platform"].map(largest_B).astype(float)
 
 
 def row_lengths(frame: DataFrame, threads: float = 0) -> DataFrame:
@@ -334,13 +330,9 @@ def by_matrix(frame: DataFrame, threads: float = 0) -> DataFrame:
         No record has this number of workers.
     """
     frame = of_workers(frame, threads)
-    frame = frame.assign(held=held(frame))
-    matrix = frame.groupby(["machine", "label"])
-    sell = frame["sigma"].where(frame["format"] == "sell")
-    frame = frame.assign(
-        held=matrix["held"].transform("any"),
-        blocks=sell.groupby([frame["machine"], frame["label"]]).transform("nunique") > 1,
-    )
+    here = [frame["machine"], frame["label"]]
+    sigmas = frame["sigma"].where(frame["format"] == "sell").groupby(here).transform("nunique")
+    frame = frame.assign(held=held(frame).groupby(here).transform("any"), blocks=sigmas > 1)
     frame = best(frame, ("machine", "label", "kind"), value=VALUE)
     return frame.sort_values(["nonzeros", "label"], kind="stable")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from memkern.families.spmv.data import (
@@ -19,21 +20,20 @@ from memkern.families.spmv.data import (
 )
 from memkern.plots.kit import (
     DataFrame,
+    Finding,
     best,
     by_machine,
     by_value,
     cache_ends,
-    disturbed_mark,
     joined,
     marked_ratio,
-    marked_value,
     of_workers,
     percent,
     ranked,
-    shown_in,
-    speed_up,
+    say,
+    speed_ups,
+    tell,
     three_figures,
-    told,
     undisturbed,
     with_workers,
 )
@@ -44,36 +44,7 @@ _GAIN = 1.05
 
 def findings(records: DataFrame) -> list[str]:
     """Return the findings on every own machine, the most important first."""
-    return by_machine(products(records, "")[0], _on_machine)
-
-
-def _on_machine(mine: DataFrame) -> list[str]:
-    """Return the findings on one machine."""
-    others = mine[~tall_and_skinny(mine)]
-    rows = by_matrix(others) if len(others) else others.assign(held=False)
-    threads = saturation(mine)
-    return [
-        *shown_in("spmv-matrices", told(rows[~rows["held"]], _on_memory)),
-        *shown_in("spmv-matrices", told(rows[rows["held"]], _on_caches)),
-        *shown_in("spmv-matrices", told(rows, _on_x)),
-        *shown_in("spmv-row-length", told(row_lengths(mine), _on_lengths)),
-        *shown_in("spmv-saturation", speed_up(threads, VALUE, in_order(threads["kind"]), "label")),
-        *shown_in("spmv-fill-in", _on_fill_in(mine)),
-        *shown_in("spmv-matrices", _on_conversion(others)),
-    ]
-
-
-def _performance(row: Mapping[Any, Any]) -> str:
-    return marked_value(row, VALUE, "GFLOP/s")
-
-
-def _share(row: Mapping[Any, Any]) -> str:
-    return percent(row[VALUE] / row[ROOFLINE])
-
-
-def _of_roofline(row: Mapping[Any, Any]) -> str:
-    """Return the share of the roofline; empty if that is unknown, or memory was faster than it."""
-    return f", {_share(row)} of the roofline" if row[VALUE] <= 1.05 * row[ROOFLINE] else ""
+    return by_machine(products(records, "")[0], partial(tell, _ROWS))
 
 
 def _by_kind(rows: DataFrame) -> list[Mapping[Any, Any]]:
@@ -82,101 +53,134 @@ def _by_kind(rows: DataFrame) -> list[Mapping[Any, Any]]:
     return [found[kind] for kind in in_order(found)]
 
 
-def _on_memory(rows: DataFrame) -> list[str]:
-    """Return the sentences on formats from memory, for HPCG's or the largest matrix."""
+def _matrices(mine: DataFrame) -> DataFrame:
+    """Return the fastest record of each matrix and format, without tall and skinny matrices.
+
+    The words `of_roofline` are empty if the share is unknown, or memory was faster.
+    """
+    rows = by_matrix(mine[~tall_and_skinny(mine)])
+    rows = rows.assign(share=rows[VALUE] / rows[ROOFLINE])
+    below = [f", {percent(share)} of the roofline" * (share <= 1.05) for share in rows["share"]]
+    return rows.assign(of_roofline=below)
+
+
+def _from_memory(mine: DataFrame) -> Mapping[Any, Any]:
+    """Return the formats from memory, for HPCG's or the largest matrix."""
+    rows = _matrices(mine)
+    rows = rows[~rows["held"]]
     hpcg = rows[rows["label"].str.startswith("hpcg")]
     rows = hpcg if len(hpcg) else rows
-    rows = rows[rows["label"] == rows["label"].iloc[-1]]
-    parts = [f"{row['kind']} {_performance(row)}{_of_roofline(row)}" for row in _by_kind(rows)]
-    large = ", which is larger than the caches" * bool(cache_ends(rows))
-    name = rows["label"].iloc[0]
-    text = f"{with_workers(rows, False)} on {name}{large}: {'; '.join(parts)}."
-    first, *others = _by_kind(rows)
-    gains = [f"{row['kind']} {marked_ratio(row, first, VALUE)}" for row in others]
-    if gains:
-        text += f" Times as fast as {first['kind']}: {joined(gains)}."
-    known = rows.dropna(subset=[ROOFLINE, "load_GBps"])
-    if known.empty:
-        return [text]
-    return [
-        f"{text} The roofline is {three_figures(known[ROOFLINE].max())} GFLOP/s, by the "
-        f"{three_figures(known['load_GBps'].iloc[0])} GB/s of loads from memory."
-    ]
-
-
-def _on_caches(rows: DataFrame) -> list[str]:
-    """Return the sentence on the fastest format in the caches against the memory roofline."""
-    top = best(rows, ("machine",), value=VALUE).to_dict("records")[0]
-    text = f"From the caches: {top['label']} in {top['kind']} reaches {_performance(top)}"
-    if top[ROOFLINE] != top[ROOFLINE]:
-        return [f"{text}."]
-    return [
-        f"{text}, {top[VALUE] / top[ROOFLINE]:.1f} times the limit of memory."
-        if top.get("bound", "memory") == "memory"
-        else f"{text}{_of_roofline(top)}, which is limited by {top['bound']}."
-    ]
-
-
-def _on_x(rows: DataFrame) -> list[str]:
-    """Return the sentence on the matrix whose implied alpha is farthest above its lower bound."""
-    rows = best(rows.assign(alpha_implied=implied(rows)), ("label",), value=VALUE)
-    rows = rows.dropna(subset=["alpha_implied"])
-    rows = rows[rows["alpha_implied"] > rows["alpha"]]
+    rows = rows[rows["label"].isin(rows["label"].tail(1))]
     if rows.empty:
-        return []
-    worst = max(
-        undisturbed(rows).to_dict("records"), key=lambda row: row["alpha_implied"] - row["alpha"]
+        return {}
+    first, *others = each = _by_kind(rows)
+    speeds = [say("{kind} {performance_GFLOPs}{of_roofline}", row) for row in each]
+    gains = [f"{row['kind']} {marked_ratio(row, first, VALUE)}" for row in others]
+    limits = rows[[ROOFLINE, "load_GBps"]].dropna().max().dropna().to_dict()
+    roofline = (
+        " The roofline is {roofline_GFLOPs:3} GFLOP/s, by the {load_GBps:3} GB/s of loads from "
+        "memory."
     )
-    return [
-        f"Loads of x cost most for {worst['label']}: {worst['kind']} is at {_share(worst)} of "
-        f"the roofline{disturbed_mark(worst['disturbed'])}, as if each nonzero loaded "
-        f"{three_figures(worst['alpha_implied'])} elements of x from memory instead of "
-        f"{three_figures(worst['alpha'])}."
-    ]
+    return {
+        "workers": with_workers(rows, False),
+        "label": first["label"],
+        "large": ", which is larger than the caches" * bool(cache_ends(rows)),
+        "speeds": "; ".join(speeds),
+        "gains": f" Times as fast as {first['kind']}: {joined(gains)}." if gains else "",
+        "roofline": say(roofline, limits) if limits else "",
+    }
 
 
-def _on_lengths(rows: DataFrame) -> list[str]:
-    """Return the sentence on the formats for the shortest and the longest rows."""
-    parts = []
-    for length in (rows["nonzeros_per_row"].min(), rows["nonzeros_per_row"].max()):
-        here = rows[rows["nonzeros_per_row"] == length]
-        found = best(here[here["format"].isin(["crs", "sell"])], ("format",), value=VALUE)
-        order = _by_kind(found)
-        names = [f"{row['kind'].replace(',', ' with')} {_performance(row)}" for row in order]
+def _from_caches(mine: DataFrame) -> list[Mapping[Any, Any]]:
+    """Return the fastest format in the caches and its share of the limit."""
+    rows = _matrices(mine)
+    found: list[Mapping[Any, Any]] = []
+    for top in best(rows[rows["held"]], ("machine",), value=VALUE).to_dict("records"):
+        memory = top.get("bound", "memory") == "memory"
+        limit = ", {share:.1f} times the limit of memory" if memory else (
+            "{of_roofline}, which is limited by {bound}"
+        )  # fmt: skip
+        found.append({**top, "limit": say(limit, top) if top["share"] > 0 else ""})
+    return found
+
+
+def _loads_of_x(mine: DataFrame) -> list[dict[Any, Any]]:
+    """Return the matrix whose implied alpha is farthest above its lower bound."""
+    rows = _matrices(mine)
+    rows = best(rows.assign(alpha_implied=implied(rows)), ("label",), value=VALUE)
+    rows = rows.assign(more=rows["alpha_implied"] - rows["alpha"])
+    return undisturbed(rows[rows["more"] > 0]).nlargest(1, "more").to_dict("records")
+
+
+def _lengths(mine: DataFrame) -> list[dict[str, Any]]:
+    """Return the formats for the shortest and the longest rows."""
+    rows = row_lengths(mine)
+    found = []
+    for length in rows["nonzeros_per_row"].agg(["min", "max"]).dropna():
+        here = rows[(rows["nonzeros_per_row"] == length) & rows["format"].isin(["crs", "sell"])]
+        order = _by_kind(best(here, ("format",), value=VALUE))
+        names = [
+            row["kind"].replace(",", " with") + say(" {performance_GFLOPs}", row) for row in order
+        ]
         gain = [f" ({marked_ratio(row, order[0], VALUE)} times as fast)" for row in order[1:]]
-        parts.append(f"of {length:g} nonzeros {joined(names)}{''.join(gain)}")
-    return [f"With rows of equal length: {'; '.join(parts)}."]
+        found.append({"length": length, "names": joined(names) + "".join(gain)})
+    return found
 
 
-def _on_fill_in(mine: DataFrame) -> list[str]:
-    """Return the sentence on the largest gain of beta by sorting, and its performance."""
+def _sorting(mine: DataFrame) -> Mapping[Any, Any]:
+    """Return the largest gain of beta by sorting, and its performance."""
     rows = fill_in(mine)
     if rows.empty:
-        return []
-    ends = rows.groupby(["label", "C"])["beta"].agg(["first", "max"]).reset_index()
-    most = ends.assign(gain=ends["max"] / ends["first"]).nlargest(1, "gain").to_dict("records")[0]
+        return {}
+    beta = rows.groupby(["label", "C"])["beta"].agg(["first", "max"]).reset_index()
+    gains = beta.assign(gain=beta["max"] / beta["first"])
+    most = gains.nlargest(1, "gain").to_dict("records")[0]
     if most["gain"] < _GAIN:
-        return ["Sorting of rows saves nothing: all matrices have little padding without it."]
+        return {"text": "saves nothing: all matrices have little padding without it"}
     here = mine[(mine["label"] == most["label"]) & (mine["C"] == most["C"])]
     here = best(of_workers(here[here["format"] == "sell"]), ("sigma",), value=VALUE)
     first = here.sort_values("sigma").to_dict("records")[0]
     top = ranked(here, VALUE).to_dict("records")[0]
     block = "all rows" if top["sigma"] >= top["rows"] else f"blocks of {top['sigma']:g} rows"
-    return [
-        f"Sorting of rows raises beta of {most['label']} in {top['kind']} from "
-        f"{three_figures(most['first'])} to {three_figures(most['max'])}; by {block} it has "
-        f"{_performance(top)} instead of {_performance(first)} with sigma {first['sigma']:g}, "
-        f"{marked_ratio(top, first, VALUE)} times."
-    ]
+    return {
+        "text": say("raises beta of {label} in {kind} from {first:3} to {max:3}", top | most)
+        + say(f"; by {block} it has {{performance_GFLOPs}} instead of ", top)
+        + say("{performance_GFLOPs} with sigma {sigma:g}, ", first)
+        + f"{marked_ratio(top, first, VALUE)} times"
+    }
 
 
-def _on_conversion(mine: DataFrame) -> list[str]:
-    """Return the sentence on the time of a conversion, in products."""
-    rows = mine[mine["format"] == "sell"].dropna(subset=["conversion"])
-    if rows.empty:
-        return []
+def _conversion(mine: DataFrame) -> Mapping[str, Any]:
+    """Return the time of a conversion, in products."""
+    rows = mine[(mine["format"] == "sell") & ~tall_and_skinny(mine)].dropna(subset=["conversion"])
     rows = best(of_workers(rows), ("label", "kind", "sigma"), value=VALUE)
-    low, middle, high = (float(rows["conversion"].quantile(q)) for q in (0, 0.5, 1))
-    ends = f"from {three_figures(low)} to {three_figures(high)}"
-    several = f" in the median of {len(rows)} cases, {ends}" * (len(rows) > 1)
-    return [f"Conversion to SELL takes as long as {three_figures(middle)} products{several}."]
+    low, middle, high = rows["conversion"].quantile([0, 0.5, 1]).map(three_figures)
+    several = f" in the median of {len(rows)} cases, from {low} to {high}" * (len(rows) > 1)
+    return {"middle": middle, "several": several} if len(rows) else {}
+
+
+_ROWS = (
+    Finding(
+        "spmv-matrices", _from_memory,
+        "{workers} on {label}{large}: {speeds}.{gains}{roofline}",
+    ),
+    Finding(
+        "spmv-matrices", _from_caches,
+        "From the caches: {label} in {kind} reaches {performance_GFLOPs}{limit}.",
+    ),
+    Finding(
+        "spmv-matrices", _loads_of_x,
+        "Loads of x cost most for {label}: {kind} is at {share:%} of the roofline{mark}, as if "
+        "each nonzero loaded {alpha_implied:3} elements of x from memory instead of {alpha:3}.",
+    ),
+    Finding(
+        "spmv-row-length", _lengths, "With rows of equal length: {parts}.",
+        "of {length:g} nonzeros {names}", "; ",
+    ),
+    speed_ups("spmv-saturation", saturation, in_order, VALUE, "label"),
+    Finding("spmv-fill-in", _sorting, "Sorting of rows {text}."),
+    Finding(
+        "spmv-matrices", _conversion,
+        "Conversion to SELL takes as long as {middle} products{several}.",
+    ),
+)  # fmt: skip
