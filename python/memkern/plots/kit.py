@@ -118,6 +118,7 @@ from memkern.plots.selection import (
     by_build,
     cache_ends,
     longest_scan,
+    of_prefixes,
     of_workers,
     prevailing,
     select,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
-from memkern.formats.resultset import environments_of
+from memkern.formats.resultset import environments_of, need_rows
 from memkern.machine.environment import machine_label
 from memkern.models.records import builds
 from memkern.models.records import cache_ends as cache_ends
@@ -203,6 +203,22 @@ def longest_scan(
     chosen = order.drop_duplicates("machine", keep="last").set_index("machine")[column]
     frame = frame[frame[column] == frame["machine"].map(chosen)]
     return best(frame, ("machine", "kind", x), value=value)
+
+
+def of_prefixes(
+    frame: DataFrame, column: str, prefixes: Sequence[str], remedy: str, noun: str = ""
+) -> DataFrame:
+    """Return the records whose text in a column begins with one of some prefixes.
+
+    Raises
+    ------
+    InputError
+        No record does, by the noun of the column and a remedy.
+    """
+    kept = frame[frame[column].str.startswith(tuple(prefixes))]
+    wanted = " or ".join(map(repr, prefixes))
+    need_rows(kept, f"no record is of a {noun or column} {wanted}{remedy}")
+    return kept
 
 
 def with_workers(rows: DataFrame, several: bool) -> str:

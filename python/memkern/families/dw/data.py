@@ -27,7 +27,7 @@ from memkern.plots.kit import (
     counted,
     environments_of,
     longest_scan,
-    need_rows,
+    of_prefixes,
     of_workers,
     prevailing,
     quantities,
@@ -277,10 +277,8 @@ def of_lattices(frame: DataFrame, prefixes: Sequence[str]) -> tuple[DataFrame, l
         No record has any of these lattices.
     """
     if prefixes:
-        kept = frame[frame["lattice"].str.startswith(tuple(prefixes))]
-        wanted, known = " or ".join(map(repr, prefixes)), ", ".join(dict.fromkeys(frame["lattice"]))
-        need_rows(kept, f"no record is of a lattice {wanted}, only of {known}")
-        return kept, []
+        known = ", ".join(dict.fromkeys(frame["lattice"]))
+        return of_prefixes(frame, "lattice", prefixes, f", only of {known}"), []
     here = [frame["machine"], frame["lattice_label"]]
     cases = (frame["form"] + frame["option"]).groupby(here).transform("nunique")
     few = cases < cases.groupby(frame["machine"]).transform("max") / 2
@@ -351,8 +349,7 @@ def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> Data
         No record has this number of workers.
     """
     frame = frame.assign(rest=frame["others"] + [f", Ls {ls:g}" for ls in frame["Ls"]])
-    if threads:
-        frame = of_workers(frame, threads)
+    frame = of_workers(frame, threads) if threads else frame
     frame = frame[frame["others"].eq(others)] if others else frame
     scans = frame.groupby(["machine", "rest", "kind", "threads"])
     frame = frame[scans["Lx"].transform("nunique") > 1]
@@ -406,14 +403,12 @@ def holding(rows: DataFrame) -> list[tuple[str, int]]:
     line, cache = first_kind(rows), last_cache(rows)
     if cache is None:
         return []
-    size_B, instances = cache
     row = line[-1]
-    sharing = math.ceil(row["threads"] / instances)
+    sharing = math.ceil(row["threads"] / cache[1])
 
     def condition(lx: int) -> str:
-        return LayerConditions.of_record(row, f"{lx}x{row['others']}").holds(size_B, sharing)
+        return LayerConditions.of_record(row, f"{lx}x{row['others']}").holds(cache[0], sharing)
 
-    cut = next((int(part[1:]) for part in row["cut"].split() if part[0] == "x"), 1)
-    unit = cut * (1 if row["parity"] == "full" else 2)
+    unit = LayerConditions.of_record(row).cuts[0] * (1 if row["parity"] == "full" else 2)
     extents = range(math.ceil(line[0]["Lx"] / unit) * unit, int(row["Lx"]) + 1, unit)
     return [(name, max(each)) for name, each in itertools.groupby(extents, condition)]

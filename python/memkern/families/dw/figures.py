@@ -53,7 +53,9 @@ from memkern.plots.kit import (
     DataFrame,
     Dots,
     Limit,
+    Look,
     Measured,
+    OfEach,
     Panel,
     Predicted,
     Records,
@@ -61,7 +63,6 @@ from memkern.plots.kit import (
     by_build,
     count_scale,
     counted_axis,
-    distinct,
     family_section,
     frame_of,
     from_zero,
@@ -293,12 +294,16 @@ def _with_levels(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> No
             )
 
 
-def _three_ways(panel: Panel) -> None:
-    """Draw predictions as lines, simulations as markers and counts as crosses."""
-    for number, cut in enumerate(distinct(panel.frame["cut"])):
-        rows = panel.rows[panel.rows["cut"] == cut]
-        # Larger markers below smaller ones keep equal points visible.
-        look = marked_look(number)._replace(markersize=3.0 + 2 * number)
+def _larger(number: int) -> Look:
+    """Return a look whose markers are larger below smaller ones, so that equal points show."""
+    return marked_look(number)._replace(markersize=3.0 + 2 * number)
+
+
+class _ThreeWays(OfEach):
+    """Predictions as a line, simulations as markers and counts as crosses."""
+
+    def draw(self, panel: Panel, rows: DataFrame, look: Look, name: str) -> None:
+        """Draw those of one partition."""
         dotted = look._replace(linestyle="none", zorder=look.zorder + 1)
         for column, how in (
             ("predicted", look._replace(marker="")),
@@ -307,7 +312,7 @@ def _three_ways(panel: Panel) -> None:
         ):
             known = rows.dropna(subset=column)
             panel.ax.plot(known["n"], known[column], label=f"_{column}", **how._asdict())
-        panel.ax.plot([], [], label=cut, **look._asdict())
+        panel.ax.plot([], [], label=name, **look._asdict())
 
 
 @Curves(
@@ -317,7 +322,7 @@ def _three_ways(panel: Panel) -> None:
         "Lx": Axis("predicted", "Traffic (B per site update)", _with_levels),
         "Workers": Axis("predicted", "", _with_levels),
     },
-    layers=(_three_ways,),
+    layers=(_ThreeWays("cut", _larger),),
     panels=(QUANTITY,),
     legend=5,
     returns="Two panels, 6.9 in wide.",

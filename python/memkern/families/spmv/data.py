@@ -29,6 +29,7 @@ from memkern.plots.kit import (
     joined,
     longest_scan,
     need_rows,
+    of_prefixes,
     of_workers,
     prevailing,
     select,
@@ -130,8 +131,8 @@ def _fastest(formats: Iterable[Mapping[str, Any]]) -> str:
     told = [one for one in formats if one["valid"] and (turns_of(one) or not one["disturbed"])]
     if len(told) < 2 or crs not in told:
         return f"{label}: which format is fastest can't be told, since records are disturbed"
-    fastest = told[0]
-    other = crs if crs["kernel"] == CRS and crs is not fastest else told[1]
+    fastest, second = told[:2]
+    other = crs if crs["kernel"] == CRS and crs is not fastest else second
     faster = ratio(fastest, other, VALUE)
     names = [format_words(record) for record in (fastest, other)]
     if not faster.decided:
@@ -200,8 +201,7 @@ def of_formats(frame: DataFrame, formats: Sequence[str], measure: str) -> DataFr
     wrong = [each for each in wanted if each not in known]
     if wrong:
         raise InputError(f"format {wrong[0]!r} is not one of crs, sell, sell-C, ell, csc")
-    kind = frame["kind"].str.lower()
-    kept = frame[kind.isin(wanted) | frame["format"].isin(wanted)]
+    kept = frame[frame["kind"].str.lower().isin(wanted) | frame["format"].isin(wanted)]
     need_rows(
         kept,
         f"no record is in the format {' or '.join(wanted)}, only in "
@@ -243,12 +243,8 @@ def of_matrices(
         narrow = tall_and_skinny(frame)
         some = narrow.any() and not narrow.all()
         return (frame[~narrow], ["Tall and skinny matrices left out."]) if some else (frame, [])
-    kept = frame[frame["label"].str.startswith(tuple(prefixes))]
-    need_rows(
-        kept,
-        f"no record is of a matrix {' or '.join(map(repr, prefixes))}: `{measure}` measures others",
-    )
-    return kept, []
+    remedy = f": `{measure}` measures others"
+    return of_prefixes(frame, "label", prefixes, remedy, noun="matrix"), []
 
 
 def tall_and_skinny(frame: DataFrame) -> Series:

@@ -8,7 +8,7 @@ measured with the same number of workers, or by all levels of a machine file. Af
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -199,22 +199,21 @@ def by_matrices(
     ), notes + left
 
 
-def _shortened(labels: Iterable[str]) -> dict[str, str]:
+def _shortened(labels: Sequence[str]) -> dict[str, str]:
     """Return a unique short name for each label."""
-    names: dict[str, str] = {}
-    for label in labels:
-        name = plain(label, _LETTERS)
-        alike = sum(plain(other, _LETTERS) == name for other in names)
-        names[label] = f"{name} ({alike + 1})" if alike else name
-    return names
+    names = [plain(label, _LETTERS) for label in labels]
+    alike = [names[:k].count(name) for k, name in enumerate(names)]
+    return {
+        label: f"{name} ({earlier + 1})" if earlier else name
+        for label, name, earlier in zip(labels, names, alike, strict=True)
+    }
 
 
 def _with_block(row: Mapping[Any, Any]) -> str:
     """Return performance and, if several sigma were measured, the fastest sigma."""
-    text = three_figures(row[VALUE])
-    if row["format"] == "sell" and row["blocks"]:
-        text += f" (σ {'all' if row['sigma'] >= row['rows'] else three_figures(row['sigma'])})"
-    return text
+    sigma = "all" if row["sigma"] >= row["rows"] else three_figures(row["sigma"])
+    block = f" (σ {sigma})" * (row["format"] == "sell" and row["blocks"])
+    return three_figures(row[VALUE]) + block
 
 
 def _beside_caches(rows: DataFrame, several: bool) -> str:
