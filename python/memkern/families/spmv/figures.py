@@ -8,7 +8,7 @@ measured with the same number of workers, or by all levels of a machine file. Af
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -194,13 +194,14 @@ def by_matrices(
     frame = by_build(by_variant(of_formats(frame, split(formats), _MEASURE)), "kind")
     frame = by_matrix(frame, threads)
     return _in_order(frame).assign(
-        row=frame["label"].map(_shortened(frame["label"].unique())),
+        row=frame["label"].map(_shortened(frame["label"])),
         text=[_with_block(row) for row in frame.to_dict("records")],
     ), notes + left
 
 
-def _shortened(labels: Sequence[str]) -> dict[str, str]:
+def _shortened(labels: Iterable[Any]) -> dict[str, str]:
     """Return a unique short name for each label."""
+    labels = [*dict.fromkeys(labels)]
     names = [plain(label, _LETTERS) for label in labels]
     alike = [names[:k].count(name) for k, name in enumerate(names)]
     return {
@@ -213,7 +214,7 @@ def _with_block(row: Mapping[Any, Any]) -> str:
     """Return performance and, if several sigma were measured, the fastest sigma."""
     sigma = "all" if row["sigma"] >= row["rows"] else three_figures(row["sigma"])
     block = f" (σ {sigma})" * (row["format"] == "sell" and row["blocks"])
-    return three_figures(row[VALUE]) + block
+    return f"{three_figures(row[VALUE])}{block}"
 
 
 def _beside_caches(rows: DataFrame, several: bool) -> str:
