@@ -30,6 +30,12 @@ from memkern.plots.frames import frame_of
 from memkern.plots.sentences import speed_ups, tell
 
 
+def drawn(name, rows, **options):
+    """Return the panels of a figure, for a single panel the panel itself."""
+    axes = figures[name](rows if isinstance(rows, Results) else frame(rows), **options).axes
+    return axes if len(axes) > 1 else axes[0]
+
+
 def test_records_of_another_setting_are_left_out():
     rows = [*matrices(), *matrices(counts=(4,), result="write")]
     rows += [row | {"performance_GFLOPs": 99.0} for row in matrices((4,), dtype="float32")]
@@ -42,8 +48,7 @@ def test_records_of_another_setting_are_left_out():
 def test_matrices_without_names_stay_apart():
     shapes = ((100, 500), (1000, 9000))
     rows = [record("crs", "", shape, matrix=name) for shape in shapes for name in ("matrix", "x")]
-    rows = [row for row in rows if row["matrix"] == "matrix" or row["rows"] == 100]
-    labels = products(frame(rows), "")[0]["label"]
+    labels = products(frame(rows[:3]), "")[0]["label"]
     assert labels.tolist() == ["matrix, 500 nonzeros", "x", "matrix, 9000 nonzeros"]
 
 
@@ -51,9 +56,9 @@ def test_labels_that_are_shortened_alike_have_rows_of_their_own():
     ends = ("kkt:a name that is too ", " for its row:7:3")
     shape = (100, 500)
     rows = [record("crs", word.join(ends), shape, speed=n) for n, word in ((1, "long"), (2, "big"))]
-    fig = figures["spmv-matrices"](frame(rows))
-    assert sorted(dot_values(fig.axes[0], "CRS").values()) == [1, 2]
-    assert_legible(fig)
+    ax = drawn("spmv-matrices", rows)
+    assert sorted(dot_values(ax, "CRS").values()) == [1, 2]
+    assert_legible(ax.figure)
 
 
 def test_order_of_formats():
@@ -65,66 +70,57 @@ def test_order_of_formats():
 
 
 def test_performance_against_row_length(whole):
-    (ax,) = figures["spmv-row-length"](whole).axes
-    assert curve_labels(ax)[1:] == [
-        *("CRS, 1 accumulator", "CRS, 2 accumulators", "CRS, 3 accumulators"),
-        *("SELL-8", "SELL-16"),
-    ]
+    ax = drawn("spmv-row-length", whole)
+    counts = [f"CRS, {n} accumulator{'s' * (n > 1)}" for n in (1, 2, 3)]
+    assert curve_labels(ax)[1:] == [*counts, "SELL-8", "SELL-16"]
     each = np.array([4, 8, 16, 32, 128])
-    for unroll in (1, 2, 3):
-        curve = line(ax, f"CRS, {unroll} accumulator{'s' * (unroll > 1)}")
-        assert list(curve.get_xdata()) == list(each)
-        np.testing.assert_allclose(curve.get_ydata(), 4 * np.minimum(each / 32, 1 + unroll / 4))
+    for unroll, label in enumerate(counts, start=1):
+        assert list(line(ax, label).get_xdata()) == list(each)
+        wanted = 4 * np.minimum(each / 32, 1 + unroll / 4)
+        np.testing.assert_allclose(line(ax, label).get_ydata(), wanted)
     np.testing.assert_allclose(line(ax, "_roofline").get_ydata(), 4.0)
     assert ax.get_ylim()[0] == 0 and ax.get_title() == "4 workers"
-    two = figures["spmv-row-length"](whole, accumulators="2", formats="sell-16, crs").axes[0]
+    two = drawn("spmv-row-length", whole, accumulators="2", formats="sell-16, crs")
     assert curve_labels(two)[1:] == ["CRS, 2 accumulators", "SELL-16"]
-
-
-def test_the_kernels_own_choice_of_accumulators_has_a_line():
-    rows = [row | {"unroll": 0} for row in lengths() if row["unroll"] in (0, 1)]
-    (ax,) = figures["spmv-row-length"](frame(rows)).axes
-    assert curve_labels(ax)[1:] == ["CRS", "SELL-8", "SELL-16"]
-
-
-def test_of_two_sizes_with_rows_of_one_length_the_larger_is_drawn():
+    # The kernel's own choice of accumulators has a line, too.
+    own = [row | {"unroll": 0} for row in lengths() if row["unroll"] in (0, 1)]
+    assert curve_labels(drawn("spmv-row-length", own))[1:] == ["CRS", "SELL-8", "SELL-16"]
+    # Of two sizes with rows of one length, the larger is drawn.
     small = [row | {"performance_GFLOPs": 99.0, "nonzeros": 1000} for row in lengths()]
-    (ax,) = figures["spmv-row-length"](frame([*lengths(), *small])).axes
+    ax = drawn("spmv-row-length", [*lengths(), *small])
     assert max(line(ax, "SELL-8").get_ydata()) == 6.0
 
 
 def test_saturation_is_of_hpcg_beside_the_roofline(whole):
-    (ax,) = figures["spmv-saturation"](whole).axes
-    assert ax.get_title() == "hpcg:68"
+    ax = drawn("spmv-saturation", whole)
+    assert ax.get_title() == "hpcg:68" and ax.get_ylim()[0] == 0
     for label, speed in (("CRS", 1.0), ("SELL-8", 1.5), ("SELL-16", 1.25)):
         assert list(line(ax, label).get_xdata()) == [1, 2, 4]
         np.testing.assert_allclose(line(ax, label).get_ydata(), speed * np.array([1, 2, 4]))
     np.testing.assert_allclose(line(ax, "_roofline").get_ydata(), [2, 4, 4])
-    assert ax.get_ylim()[0] == 0
-    # Each format is beside its own roofline.
-    padded = [
-        row
-        | {"roofline_GFLOPs": row["roofline_GFLOPs"] * (0.5 if row["kernel"] == "spmv.sell" else 1)}
-        for row in matrices()
-    ]
-    (ax,) = figures["spmv-saturation"](frame(padded)).axes
-    limits = {
-        one.get_color(): one.get_ydata()[-1] for one in ax.lines if one.get_label() == "_roofline"
-    }
-    assert limits[line(ax, "CRS").get_color()] == 2 * limits[line(ax, "SELL-8").get_color()]
-    (panel, *_) = figures["spmv-matrices"](frame(padded)).axes
-    rooflines = [values_beside(panel, kind, "roofline")["hpcg:68"] for kind in ("CRS", "SELL-8")]
-    assert rooflines[0] == 2 * rooflines[1]
-    (ax,) = figures["spmv-saturation"](whole, matrix="rmat").axes
+    ax = drawn("spmv-saturation", whole, matrix="rmat")
     assert ax.get_title() == "rmat:18:16:0"
     np.testing.assert_allclose(line(ax, "CRS").get_ydata(), [0.5, 1, 2])
     without = [row for row in matrices() if not row["name"].startswith("hpcg")]
-    (ax,) = figures["spmv-saturation"](frame(without)).axes
-    assert ax.get_title().startswith("kkt")  # the largest
+    assert drawn("spmv-saturation", without).get_title().startswith("kkt")  # the largest
+
+
+def test_each_format_is_beside_its_own_roofline():
+    padded = [
+        row | {"roofline_GFLOPs": row["roofline_GFLOPs"] * (1 - 0.5 * ("sell" in row["kernel"]))}
+        for row in matrices()
+    ]
+    ax = drawn("spmv-saturation", padded)
+    limits = {one.get_color(): one.get_ydata()[-1] for one in ax.lines
+              if one.get_label() == "_roofline"}  # fmt: skip
+    assert limits[line(ax, "CRS").get_color()] == 2 * limits[line(ax, "SELL-8").get_color()]
+    ax = drawn("spmv-matrices", padded)
+    crs, sell = (values_beside(ax, kind, "roofline")["hpcg:68"] for kind in ("CRS", "SELL-8"))
+    assert crs == 2 * sell
 
 
 def test_small_and_large_matrices_have_panels_of_their_own(whole):
-    small, large = figures["spmv-matrices"](whole).axes
+    small, large = drawn("spmv-matrices", whole)
     assert small.get_title() == "4 workers, within 16 MiB of cache"
     assert large.get_title() == "4 workers, beyond 16 MiB of cache"
     assert list(dot_values(small, "CRS")) == ["5pt:300:300"]
@@ -132,88 +128,79 @@ def test_small_and_large_matrices_have_panels_of_their_own(whole):
     assert names[0] == "rmat:18:16:0" and names[2] == "hpcg:68" and len(names) == 3
     assert (small.get_ylim(), large.get_ylim()) == ((0.5, -0.5), (2.5, -0.5))  # both are full
     assert dot_values(large, "CRS")["hpcg:68"] == 4.0
-    assert dot_values(large, "SELL-8")["hpcg:68"] == 6.0
+    # The best sigma is named if there are several.
+    sell = {name: dot_values(large, "SELL-8")[name] for name in (names[0], names[2])}
+    assert sell == {"hpcg:68": 6.0, "rmat:18:16:0": pytest.approx(4 * 0.96 - 0.04)}
+    assert {"3.8 (σ all)", "6"} <= {*panel_texts(large)}
     assert values_beside(large, "SELL-8", "roofline")["hpcg:68"] == 4.0
     assert line(large, "roofline").get_marker() == "D"
-    # The best sigma is named if there are several.
-    assert dot_values(large, "SELL-8")["rmat:18:16:0"] == pytest.approx(4 * 0.96 - 0.04)
-    assert "3.8 (σ all)" in panel_texts(large) and "6" in panel_texts(large)
     assert "Tall and skinny matrices left out." in footnotes(large.figure)
+    # A matrix that one format fits into the caches is small.
+    shape = (90_000, 900_000)
+    rows = [record("crs", "arrow", shape), record("sell-8", "arrow", shape, beta=0.2)]
+    assert "within" in drawn("spmv-matrices", Results(rows)).get_title()
 
 
 def test_formats_and_matrices_are_a_choice():
-    rows = frame(matrices(kinds=tuple(SPEEDS)))
-    (ax,) = figures["spmv-matrices"](rows, formats="csc,crs, ELL,sell", matrices="hpcg,5pt").axes
+    rows = matrices(kinds=tuple(SPEEDS))
+    ax = drawn("spmv-matrices", rows, formats="csc,crs, ELL,sell", matrices="hpcg,5pt")
     assert curve_labels(ax) == ["CRS", "SELL-8", "SELL-16", "ELL", "CSC", "roofline"]
-    assert_legible(ax.figure)
     assert list(dot_values(ax, "CSC")) == ["5pt:300:300", "hpcg:68"]
     assert ax.get_title() == "4 workers"  # the caches are unknown
-    only = figures["spmv-matrices"](frame(lengths()))  # drawn if there are no others
-    assert len(dot_values(only.axes[0], "CRS")) == 5
-    one = figures["spmv-matrices"](rows, threads=1)
-    assert one.axes[0].get_title() == "1 worker"
+    only = drawn("spmv-matrices", lengths())  # drawn if there are no others
+    assert len(dot_values(only, "CRS")) == 5
+    assert drawn("spmv-matrices", rows, threads=1).get_title() == "1 worker"
 
 
 def test_requested_variants_and_builds_are_series():
+    def series(rows, formats="crs"):
+        ax = drawn("spmv-matrices", rows, formats=formats, matrices="hpcg")
+        return {kind: dot_values(ax, kind)["hpcg:68"] for kind in curve_labels(ax)[:-1]}
+
     rows = matrices(counts=(4,), variant="simd", variant_choice="requested")
-    hinted = [row | {"variant": "nta", "performance_GFLOPs": 7.5} for row in rows]
-    (ax,) = figures["spmv-matrices"](frame([*rows, *hinted]), formats="crs", matrices="hpcg").axes
-    assert curve_labels(ax) == ["CRS, nta", "CRS, simd", "roofline"]
-    assert dot_values(ax, "CRS, nta") == {"hpcg:68": 7.5}
-    assert dot_values(ax, "CRS, simd") == {"hpcg:68": 4.0}
+    both = rows + [row | {"variant": "nta", "performance_GFLOPs": 7.5} for row in rows]
+    assert list(series(both).items()) == [("CRS, nta", 7.5), ("CRS, simd", 4.0)]
     # A variant that a trial chose has no series of its own.
-    tried = frame([*rows, *hinted]).assign(variant_choice="trial")
-    (ax,) = figures["spmv-matrices"](tried, formats="crs", matrices="hpcg").axes
-    assert dot_values(ax, "CRS") == {"hpcg:68": 7.5}
+    assert series([row | {"variant_choice": "trial"} for row in both]) == {"CRS": 7.5}
     other = [row | {"environment_id": "e2", "performance_GFLOPs": 3.5} for row in rows]
     results = Results([*rows, *other])
-    for key, flags in (("e1", "-O3"), ("e2", "-O1")):
-        results.environments[key]["build"] = {"compiler": "GCC 14.2.0", "flags": flags}
-    (ax,) = figures["spmv-matrices"](results, formats="crs,sell-8", matrices="hpcg").axes
-    kinds = [f"{kind}, GCC 14.2.0 -O{n}" for kind in ("CRS", "SELL-8") for n in (1, 3)]
-    assert curve_labels(ax) == [*kinds, "roofline"]
-    assert dot_values(ax, kinds[0]) == {"hpcg:68": 3.5}
-    assert dot_values(ax, kinds[1]) == {"hpcg:68": 4.0}
-    results.environments["e1"]["build"]["compiler"] = "Clang 19.1.0"
-    (ax,) = figures["spmv-matrices"](results, formats="crs", matrices="hpcg").axes
-    assert curve_labels(ax)[:2] == ["CRS, Clang 19.1.0", "CRS, GCC 14.2.0"]
-    results.environments["e2"]["build"] = results.environments["e1"]["build"]
-    (ax,) = figures["spmv-matrices"](results, formats="crs", matrices="hpcg").axes
-    assert curve_labels(ax) == ["CRS", "roofline"]
+    gcc, clang = "GCC 14.2.0", "Clang 19.1.0"
 
+    def builds(*each):
+        for key, (compiler, flags) in zip(("e1", "e2"), each, strict=True):
+            results.environments[key]["build"] = {"compiler": compiler, "flags": flags}
 
-def test_a_matrix_that_one_format_fits_into_the_caches_is_small():
-    shape = (90_000, 900_000)
-    rows = [record("crs", "arrow", shape), record("sell-8", "arrow", shape, beta=0.2)]
-    (ax,) = figures["spmv-matrices"](Results(rows)).axes
-    assert "within" in ax.get_title()
+    builds((gcc, "-O3"), (gcc, "-O1"))
+    found = series(results, "crs,sell-8")
+    assert list(found) == [f"{kind}, {gcc} -O{n}" for kind in ("CRS", "SELL-8") for n in (1, 3)]
+    assert list(found.values())[:2] == [3.5, 4.0]
+    builds((clang, "-O3"), (gcc, "-O1"))
+    assert list(series(results)) == [f"CRS, {clang}", f"CRS, {gcc}"]
+    builds((clang, "-O3"), (clang, "-O3"))
+    assert list(series(results)) == ["CRS"]
 
 
 def test_fill_in_by_sigma(whole):
-    fig = figures["spmv-fill-in"](whole)
-    assert [ax.get_title() for ax in fig.axes] == ["C = 8", "C = 16"]
-    for ax, chunk in zip(fig.axes, (8, 16), strict=True):
-        assert curve_labels(ax) == ["rmat:18:16:0"]
+    axes = drawn("spmv-fill-in", whole)
+    assert [ax.get_title() for ax in axes] == ["C = 8", "C = 16"]
+    for ax, chunk in zip(axes, (8, 16), strict=True):
+        assert curve_labels(ax) == ["rmat:18:16:0"] and ax.get_ylim()[0] == 0
         curve = line(ax, "rmat:18:16:0")
         assert list(curve.get_xdata()) == [1, 32, 1024, 262_144]
         betas = np.array([0.25, 0.5, 0.75, 0.96]) * (8 / chunk) ** 0.1
         np.testing.assert_allclose(curve.get_ydata(), betas)
-        assert ax.get_ylim()[0] == 0
-
-
-def test_fill_in_has_the_lines_that_sigma_changes_most():
-    rows = [
+    # The lines that sigma changes most are drawn.
+    many = [
         row | {"name": f"m{i}", "beta": 1 - (1 - row["beta"]) / (i + 1)}
         for i in range(12)
         for row in blocks()
     ]
-    fig = figures["spmv-fill-in"](frame(rows))
-    assert curve_labels(fig.axes[0]) == [f"m{i}" for i in range(8)]
-    assert "4 matrices" in footnotes(fig)
-    assert_legible(fig)
+    first, _ = drawn("spmv-fill-in", many)
+    assert curve_labels(first) == [f"m{i}" for i in range(8)]
+    assert "4 matrices" in footnotes(first.figure)
 
 
-# ------------------------------------------------------------------------------------- the table
+# ------------------------------------------------------------------------- table and section
 
 
 def test_table_has_a_row_for_each_matrix_and_form(whole):
@@ -222,79 +209,65 @@ def test_table_has_a_row_for_each_matrix_and_form(whole):
     case = table.set_index(["matrix", "format"])
     assert case.index.is_unique and len(table) == 3 * 3 + (1 + 2 * 4) + 5 * 3
     one = case.loc[("hpcg:68", "SELL-8-1")]
-    assert one["performance_GFLOPs"] == 6.0 and one["roofline_GFLOPs"] == 4.0
-    assert math.isnan(one["roofline_min_fraction"]) and one["bandwidth_GBps"] == 36
-    assert case.loc[("hpcg:68", "CRS")]["roofline_min_fraction"] == 1.0
-    assert one["conversion"] == pytest.approx(20)
+    columns = ["performance_GFLOPs", "roofline_GFLOPs", "bandwidth_GBps", "conversion"]
+    assert one[columns].tolist() == [6.0, 4.0, 36, pytest.approx(20)]
     assert one["alpha_implied"] == pytest.approx(3 * one["alpha"])
+    assert math.isnan(one["roofline_min_fraction"])
+    assert case.loc[("hpcg:68", "CRS")]["roofline_min_fraction"] == 1.0
     assert case.loc[("rmat:18:16:0", "SELL-16-all")]["beta"] == pytest.approx(0.96 * 0.5**0.1)
     assert case.loc[("tsm:32768:128", "CRS, 3 accumulators")]["performance_GFLOPs"] == 7.0
     order = table[table["matrix"] == "rmat:18:16:0"]["format"].tolist()
     assert order[:3] == ["CRS", "SELL-8-1", "SELL-8-32"] and order[-1] == "SELL-16-all"
-    assert set(tables["spmv-matrices"](whole, threads=2)["platform"]) == {
-        "Own Machine 3000, 2 threads"
-    }
-
-
-def test_no_alpha_is_implied_where_memory_was_not_the_limit(whole):
-    table = tables["spmv-matrices"](whole).set_index("matrix")
-    assert table.loc["5pt:300:300"]["alpha_implied"].isna().all()
+    fewer = tables["spmv-matrices"](whole, threads=2)["platform"]
+    assert set(fewer) == {"Own Machine 3000, 2 threads"}
+    # No alpha is implied where memory was not the limit.
+    assert table.set_index("matrix").loc["5pt:300:300"]["alpha_implied"].isna().all()
     below = tables["spmv-matrices"](frame(matrices(alpha_implied=-0.5)))
     assert below["alpha_implied"].isna().all() and below["alpha"].notna().all()
 
 
-# ------------------------------------------------------------------------------------ the section
-
-
 def test_a_speed_up_above_the_threads_has_a_remark():
-    rows = DataFrame(
-        [
-            {"kind": "CRS", "label": "m", "threads": n, "rate": rate, "disturbed": False,
-             "case_id": f"{n}", "time_min_s": 1 / rate, "turns_s": json.dumps(turns)}
-            for n, rate, turns in (
-                (1, 1.0, {"now": [[2.0] * 3] * 4}), (2, 2.97, {"now": [[1.0] * 3] * 4}),
-            )
-        ]
-    )  # fmt: skip
     row = speed_ups("", lambda rows: rows, lambda kinds: ["CRS"], "rate", "label")
-    (text,) = tell([row], rows.assign(turns_s=""))
-    assert "2.97 (more than the threads, but not measured in turns) in CRS" in text
-    (text,) = tell([row], rows)
-    assert text == "Speed-up with 2 threads on m: 2.00 ± 0.02 in CRS."
-    above = rows.assign(turns_s=[json.dumps({"now": [[s] * 3] * 4}) for s in (3.0, 1.0)])
-    (text,) = tell([row], above)
-    assert "3.00 ± 0.03 (more than the threads: caches of more cores hold more)" in text
+    for seconds, text in (
+        ((), "2.97 (more than the threads, but not measured in turns)"),
+        ((2.0, 1.0), "2.00 ± 0.02"),
+        ((3.0, 1.0), "3.00 ± 0.03 (more than the threads: caches of more cores hold more)"),
+    ):
+        rows = DataFrame(
+            {"kind": "CRS", "label": "m", "threads": [1, 2], "rate": [1.0, 2.97],
+             "disturbed": False, "case_id": ["1", "2"], "time_min_s": [1.0, 1 / 2.97],
+             "turns_s": [json.dumps({"now": [[s] * 3] * 4}) for s in seconds] or ""}
+        )  # fmt: skip
+        assert tell([row], rows) == [f"Speed-up with 2 threads on m: {text} in CRS."]
 
 
 def test_findings_follow_from_the_records(whole):
     section = sections["spmv"](frame_of(whole))
-    text = " ".join(section.findings)
-    assert "4 workers on hpcg:68, which is larger than the caches: CRS 4 GFLOP/s, 100 % of" in text
-    assert "The roofline is 4 GFLOP/s, by the 24 GB/s of loads from memory" in text
-    assert "5pt:300:300 in SELL-8 reaches 6 GFLOP/s, 1.5 times the limit of memory" in text
-    assert "Loads of x cost most for rmat:18:16:0: SELL-8 is at" in text
-    assert "of 4 nonzeros CRS with 1 accumulator 0.5 GFLOP/s and SELL-8 6 GFLOP/s" in text
-    assert "of 128 nonzeros CRS with 3 accumulators 7 GFLOP/s and SELL-8 6 GFLOP/s" in text
-    assert "Speed-up with 4 threads on hpcg:68: 4.00 in CRS" in text
-    assert "beta of rmat:18:16:0 in SELL-8 from 0.25 to 0.96; by all rows it has" in text
-    assert "has 3.8 GFLOP/s instead of 3 GFLOP/s with sigma 1, 1.27 times." in text
-    assert "Conversion to SELL takes as long as 20 products" in text
+    for words in (
+        "4 workers on hpcg:68, which is larger than the caches: CRS 4 GFLOP/s, 100 % of",
+        "The roofline is 4 GFLOP/s, by the 24 GB/s of loads from memory",
+        "5pt:300:300 in SELL-8 reaches 6 GFLOP/s, 1.5 times the limit of memory",
+        "Loads of x cost most for rmat:18:16:0: SELL-8 is at",
+        "of 4 nonzeros CRS with 1 accumulator 0.5 GFLOP/s and SELL-8 6 GFLOP/s",
+        "of 128 nonzeros CRS with 3 accumulators 7 GFLOP/s and SELL-8 6 GFLOP/s",
+        "Speed-up with 4 threads on hpcg:68: 4.00 in CRS",
+        "beta of rmat:18:16:0 in SELL-8 from 0.25 to 0.96; by all rows it has",
+        "has 3.8 GFLOP/s instead of 3 GFLOP/s with sigma 1, 1.27 times.",
+        "Conversion to SELL takes as long as 20 products",
+    ):
+        assert words in " ".join(section.findings)
     assert len(section.exhibits) == 5 and section.remarks == ()
 
 
-def test_disturbed_rooflines_are_not_mentioned():
+def test_disturbed_rooflines_and_unknown_caches_are_not_mentioned():
     unknown = ("roofline_GFLOPs", "roofline_fraction", "roofline_s", "load_GBps", "alpha_implied")
     section = sections["spmv"](frame_of(Results(everything(**dict.fromkeys(unknown, math.nan)))))
     text = " ".join(section.findings)
     assert "on hpcg:68, which is larger than the caches: CRS 4 GFLOP/s; " in text
     assert "5pt:300:300 in SELL-8 reaches 6 GFLOP/s." in text
-    assert "nan" not in text and "roofline" not in text
+    assert "nan" not in text and "roofline" not in text and len(section.exhibits) == 5
     for exhibit in section.exhibits[:3]:
         assert not [ax for ax in exhibit.content.axes if "roofline" in curve_labels(ax)]
-    assert len(section.exhibits) == 5
-
-
-def test_unknown_caches_are_not_mentioned():
     text = " ".join(findings(frame_of(frame(everything()))))
     assert "4 workers on hpcg:68: CRS" in text and "From the caches" not in text
 
