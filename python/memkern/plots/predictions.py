@@ -167,8 +167,7 @@ def with_ecm(
         named = [f"{kind} {f'{n:g} cores' if n else 'not within a domain'}"
                  for kind, n in cores.items()]  # fmt: skip
         notes.append(f"Saturated by: {joined(named)}.")
-    bodies = [source.in_core_of(row) for row in rows]
-    levels = [one.level for one in bodies if one is not None]
+    levels = [body.level for body in map(source.in_core_of, rows) if body is not None]
     others = f" for {len(levels)} of {len(rows)} records" * (len(levels) < len(rows))
     how = f"as measured in {joined(sorted(set(levels)))}{others}" if levels else (
         "by the throughput of instructions"

@@ -92,7 +92,6 @@ _CONDITIONS_LABEL = "by layer conditions"
 # Maximum number of sites in all simulations of a line, which take about a third of a second.
 _MOST_SITES = 31_000
 
-
 _AXES = {
     VALUE: Axis(VALUE, "Performance (GFLOP/s)", from_zero(ROOFLINE, "ecm", most=2)),
     **{
@@ -378,17 +377,17 @@ def traffic(
         wide = {n: replace(whole, extents=(n, y, z, t)) for n in extents}
         shared = {n: replace(whole, threads=n) for n in range(1, min(t, _sites(whole)) + 1)}
         for quantity, models, most in (("Lx", wide, 1), ("Workers", shared, 3)):
-            positions, simulated = _simulated(models, cache_B, most * _MOST_SITES)
+            simulated = _simulated(models, cache_B, most * _MOST_SITES)
             cases += [
                 {
                     "quantity": quantity, "cut": f"cut {name}" if name else "not cut", "n": n,
                     "model": model, "predicted": model.site_B(cache_B, model.threads),
-                    "simulated": simulated.get(n), "counted": counts.get(model),
-                    "left": n in positions and n not in simulated,
+                    "simulated": simulated.get(n, math.nan), "counted": counts.get(model, math.nan),
+                    "left": math.isnan(simulated.get(n, 0.0)),
                 }
                 for n, model in models.items()
             ]  # fmt: skip
-    found = DataFrame(cases).astype({"simulated": float, "counted": float})
+    found = DataFrame(cases)
     titles = {
         "Lx": f"Lx x {y} x {z} x {t}, Ls {ls}, one worker",
         "Workers": f"{x} x {y} x {z} x {t}, Ls {ls}",
@@ -449,16 +448,21 @@ def _sites(model: LayerConditions) -> int:
 
 def _simulated(
     models: Mapping[int, LayerConditions], cache_B: float, most: int
-) -> tuple[list[int], dict[int, float]]:
-    """Return the numbers whose models are to be simulated, and the traffic of the first of them.
+) -> dict[int, float]:
+    """Return the simulated traffic of the first number and its doublings, and of 1.5 times these.
 
-    The first number and its doublings come before 1.5 times these, up to `most` sites in all.
+    It is NaN once all have more than `most` sites, in this order.
     """
     first = min(models)
     halved = {n: n // first / 2 ** ((n // first).bit_length() - 1) for n in models}
-    positions = [n for part in (1, 1.5) for n in models if n % first == 0 and halved[n] == part]
-    sites = itertools.accumulate(_sites(models[n]) for n in positions)
-    return positions, {
+    chosen = [
+        (n, model)
+        for part in (1, 1.5)
+        for n, model in models.items()
+        if n % first == 0 and halved[n] == part
+    ]
+    sites = itertools.accumulate(_sites(model) for _, model in chosen)
+    return {
         n: simulate(
             model.extents,
             model.ls,
@@ -467,9 +471,9 @@ def _simulated(
             blocks=model.blocks,
             threads=model.threads,
         )
-        for n, every in zip(positions, sites, strict=True)
         if every <= most
-        for model in [models[n]]
+        else math.nan
+        for (n, model), every in zip(chosen, sites, strict=True)
     }
 
 

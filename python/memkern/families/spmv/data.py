@@ -359,27 +359,23 @@ def core_of(source: MachineFile, row: Mapping[Any, Any]) -> float:
     scalar = row["variant"] == "scalar"
     bits = SCALAR_BITS if scalar else source.bits_of(row["isa"])
     lanes = 1 if scalar else bits // (32 if row["dtype"] == "float32" else 64)
+    summed = row["format"] == "crs" and not scalar
     try:
-        load, fma = source.instruction("load", bits), source.instruction("fma", bits)
-        reduction = 0.0
-        if not scalar and row["format"] == "crs":
-            reduction = source.instruction("horizontal add", bits).latency_cycles.value
+        step = source.instruction("load", bits).reciprocal_cycles.value
+        step += _indirect_load(source, bits)
+        latency = source.instruction("fma", bits).latency_cycles.value
+        reduction = source.instruction("horizontal add", bits).latency_cycles.value if summed else 0
     except InputError:
         return math.nan
-    latency = fma.latency_cycles.value
-    step = load.reciprocal_cycles.value + _indirect_load(source, bits)
-    if math.isnan(step + latency + reduction):
+    if math.isnan(step + latency + reduction) or row["format"] not in ("crs", "sell"):
         return math.nan
     if row["format"] == "crs":
         length = max(round(row["nonzeros_per_row"]), 1)
         # As in cpp/families/spmv/cpu.cpp; compilers vectorise a row with one accumulator.
         count = int(row["unroll"]) or (2 if scalar else 1)
         return float(row["rows"] * crs_row_cycles(length, lanes, latency, reduction, step, count))
-    if row["format"] != "sell":
-        return math.nan
-    chunk = int(row["C"])
-    columns = row["nonzeros"] / row["beta"] / chunk
-    return float(columns * sell_column_cycles(chunk, lanes, latency, step))
+    columns = row["nonzeros"] / row["beta"] / row["C"]
+    return float(columns * sell_column_cycles(int(row["C"]), lanes, latency, step))
 
 
 def _indirect_load(source: MachineFile, bits: int) -> float:
