@@ -54,6 +54,7 @@ PUBLISHED_SPEED = 100 * (1 / 1.12 - 1)
 COUNTED = {"memory": "counted_memory_site_B", "L2": "counted_L2_site_B"}
 """Columns of the counted bytes of a site update, by level."""
 MODELLED = "modelled_site_B"
+"""Column of the modelled bytes of a site update at the level that was counted."""
 CONDITIONS = {"all": "all", **{name: f"LC_{name}" for name in "tzyxs"}, "none": "none"}
 
 _NUMBERS = (
@@ -92,7 +93,7 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     -------
     frame : DataFrame
         The columns of the records and machine (the platform without its thread count), Lx to Lt,
-        sites, others (all extents but Lx), place (the lattice with Ls), kind (layout and cut),
+        sites, others (all extents but Lx), lattice_label (with Ls), kind (layout and cut),
         form (kind and width of vectors), option (stores and prefetch), site_B (see `site_B`), the
         modelled and counted bytes of each level (NaN where they are unknown or none), held (whether
         the last cache holds all data that are read). The roofline is infinite if nothing comes

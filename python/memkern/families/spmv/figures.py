@@ -150,6 +150,14 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
     return _in_order(frame).assign(panel=titles), notes + model
 
 
+def _beside_caches(rows: DataFrame, several: bool) -> str:
+    """Return the title of a panel: workers, and whether its matrices fit in the caches."""
+    size_B = max((size for _, size in cache_ends(rows)), default=0)
+    where = "within" if rows["held"].iloc[0] else "beyond"
+    beside = f"{chr(10) if several else ', '}{where} {in_bytes(size_B)} of cache"
+    return with_workers(rows, several) + beside * bool(size_B)
+
+
 @Dots(
     name="spmv-matrices",
     value=Axis(VALUE, "Performance (GFLOP/s)"),
@@ -157,7 +165,7 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
     look=look_beside_roofline,
     marks=((ROOFLINE_LABEL, ROOFLINE, "D"),),
     panels=("machine", "held"),
-    title=lambda rows, several: _beside_caches(rows, several),
+    title=_beside_caches,
     returns="For each machine a panel of the matrices that fit in the caches and one of the larger "
     "ones, 6.9 in wide, 3.35 in with one panel.",
     paper="alappat2021",
@@ -215,14 +223,6 @@ def _with_block(row: Mapping[Any, Any]) -> str:
     sigma = "all" if row["sigma"] >= row["rows"] else three_figures(row["sigma"])
     block = f" (σ {sigma})" * (row["format"] == "sell" and row["blocks"])
     return f"{three_figures(row[VALUE])}{block}"
-
-
-def _beside_caches(rows: DataFrame, several: bool) -> str:
-    """Return the title of a panel: workers, and whether its matrices fit in the caches."""
-    size_B = max((size for _, size in cache_ends(rows)), default=0)
-    where = "within" if rows["held"].iloc[0] else "beyond"
-    beside = f"{chr(10) if several else ', '}{where} {in_bytes(size_B)} of cache"
-    return with_workers(rows, several) + beside * bool(size_B)
 
 
 def _sorted_rows(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
