@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 NT_DASHES: Any = (0, (3, 1.2))
 
@@ -50,6 +50,13 @@ MOST_CELLS = 8  # in a row or column of a heat map with numbers
 SPREAD = "_spread"
 """Label of bars and bands that are something else than intervals for the next run."""
 _MOST_BARS = 12  # of a line; more points have a band
+
+
+def distinct(column: Series) -> list[Any]:
+    """Return the values of a column once each, as `ordered` or in the order of the records."""
+    found = dict.fromkeys(column)
+    known = column.cat.categories if hasattr(column, "cat") else found
+    return [name for name in known if name in found]
 
 
 class Drawn(NamedTuple):
@@ -159,30 +166,6 @@ def curves(
         mine = rows[rows[by] == name]
         if len(mine):
             curve(ax, mine, x, y, look(number), name)
-
-
-def limit_curves(
-    ax: Axes,
-    rows: DataFrame,
-    by: str,
-    names: Sequence[str],
-    x: str,
-    limit: str,
-    label: str,
-    look: Callable[[int], Look],
-) -> DataFrame:
-    """Draw a column of finite limits over x for each name in the column `by`; return their rows."""
-    finite = rows[rows[limit] < math.inf]
-    on = 3.0 if label == ROOFLINE_LABEL else 1.2
-    for number, name in enumerate(names):
-        mine = finite[finite[by] == name].sort_values(x)
-        # Shifted dashes keep equal limits of several names visible.
-        dashes = (on * number, (on, on * max(1, len(names) - 1)))
-        how = look(number)._replace(marker="", linestyle=dashes, linewidth=0.8, zorder=2.0)
-        ax.plot(mine[x], mine[limit], label=f"_{label}", **how._asdict())
-    if len(finite):
-        ax.plot([], [], color=GREY, linestyle=(0, (on, on)), linewidth=0.8, label=label)
-    return finite
 
 
 HOLLOW = "Hollow: from a disturbed record."
@@ -394,89 +377,46 @@ def cache_regions(
     ax.set_xlim(left, right)
 
 
-class Dot(NamedTuple):
-    """A value in a row of a panel, the text beside it, and its record with the value's column.
-
-    The record may have the ends of the value's interval.
-    """
-
-    row: str
-    value: float
-    text: str
-    disturbed: bool
-    record: Mapping[Any, Any] = {}
-    column: str = ""
-
-
-DotSeries: TypeAlias = tuple[Look, list[Dot]]
-
-
-def dot_series(
-    rows: DataFrame,
-    by: str,
-    names: Iterable[str],
-    value: str,
-    look: Callable[[int], Look] = marked_look,
-) -> dict[str, DotSeries]:
-    """Return a series of `dots` for each name in the column `by`.
-
-    The column row has the labels of the rows of a panel, and the column text, if there is one, the
-    texts beside dots, by default their values; `look` returns the look of a series by its number.
-    """
-    rows = with_ends(rows, value)
-    return {
-        name: (
-            look(number),
-            [
-                Dot(
-                    row["row"],
-                    row[value],
-                    row.get("text") or three_figures(row[value]),
-                    row["disturbed"],
-                    row,
-                    value,
-                )
-                for row in rows[rows[by] == name].to_dict("records")
-            ],
-        )
-        for number, name in enumerate(names)
-    }
-
-
 def dots(
     ax: Axes,
-    rows: Sequence[str],
-    series: Mapping[str, tuple[Look, Sequence[Dot]]],
+    rows: DataFrame,
+    by: str,
+    looks: Mapping[Any, Look],
+    value: str,
     ends: tuple[float, float],
     marks: Sequence[tuple[str, str, str]] = (),
 ) -> None:
-    """Draw series of values in rows from top to bottom, over a logarithmic axis between `ends`.
+    """Draw values in the rows named in a column row, over a logarithmic axis between `ends`.
 
-    Each of `marks` is a label, a column and a marker: a record's finite values, such as its
-    roofline, are drawn at the height of its dot, where any has a label in the legend.
+    There is a series for each of `looks`, by the values of the column `by`. The column text has the
+    texts beside the values, by default their three figures. Each of `marks` is a label, a column
+    and a marker: a record's finite values, such as its roofline, are drawn at the height of its
+    dot, where any has a label in the legend.
     """
     wider = 1.4 * min(ends[1] / ends[0], 100.0) ** (0.3 if marks else 0.0)
     ax.set(xscale="log", xlim=(ends[0] / wider, ends[1] * wider))
-    middle = math.sqrt(ends[0] * ends[1])
-    every: list[tuple[Dot, float]] = []
-    for number, (label, (look, values)) in enumerate(series.items()):
-        look = look._replace(linestyle="none", markersize=4.0)
-        above = (number + 0.5) / len(series) - 0.5
-        placed = [(dot, rows.index(dot.row) + above) for dot in values]
-        _markers(ax, label, placed, look)
-        if disturbed := [(dot, y) for dot, y in placed if dot.disturbed]:
-            _markers(ax, label, disturbed, look._replace(zorder=look.zorder + 0.05), _RINGS)
-        every += placed
-    for dot, y in every:
-        limits = [limit for _, column, _ in marks for limit in _limit(dot, column)]
+    names = distinct(rows["row"])
+    height = rows["row"].map({name: number for number, name in enumerate(names)}).astype(float)
+    number = rows[by].map({name: number for number, name in enumerate(looks)}).astype(float)
+    position = height + (number + 0.5) / len(looks) - 0.5
+    rows = with_ends(rows, value).assign(number=number, position=position)
+    rows = rows.sort_values("number", kind="stable")
+    for name, look in looks.items():
+        mine = rows[rows[by] == name]
+        _markers(ax, mine, value, look._replace(linestyle="none", markersize=4.0), {"label": name})
+        higher = look._replace(linestyle="none", markersize=4.0, zorder=look.zorder + 0.05)
+        if mine["disturbed"].any():
+            _markers(ax, mine[mine["disturbed"]], value, higher, _RINGS)
+    columns = [column for _, column, _ in marks if column in rows]
+    for row in rows.to_dict("records"):
+        limits = [row[column] for column in columns if 0 < row[column] < math.inf]
         # An end that is unknown, NaN, is neither lower nor higher.
-        low = min(dot.value, dot.record.get(LOW, math.nan))
-        high = max(dot.value, dot.record.get(HIGH, math.nan))
+        low, high = min(row[value], row[LOW]), max(row[value], row[HIGH])
         # Not between the marks and the dot.
-        right = dot.value >= max(limits) if limits else low * high <= middle**2
+        right = row[value] >= max(limits) if limits else low * high <= ends[0] * ends[1]
         ax.annotate(
-            dot.text,
-            (high if right else low, y),
+            row.get("text") or three_figures(row[value]),
+            (high if right else low, row["position"]),
             xytext=(5 if right else -5, 0),
             textcoords="offset points",
             ha="left" if right else "right",
@@ -485,46 +425,29 @@ def dots(
             color=GREY,
         )
     for label, column, marker in marks:
-        points = [(limit, y) for dot, y in every for limit in _limit(dot, column)]
-        ax.plot(
-            [limit for limit, _ in points],
-            [y for _, y in points],
-            label=label if points else f"_{label}",
-            **Look(GREY, marker, "none", 1.0, 4.5 if marker == "D" else 6.5, 2.5)._asdict(),
-        )
-    for i in range(0, len(rows), 2):
+        limit = rows[column] if column in rows else rows["position"] * math.nan
+        known = rows[limit.between(0, math.inf, inclusive="neither")]
+        look = Look(GREY, marker, "none", 1.0, 4.5 if marker == "D" else 6.5, 2.5)
+        label = label if len(known) else f"_{label}"
+        ax.plot(limit[known.index], known["position"], label=label, **look._asdict())
+    for i in range(0, len(names), 2):
         ax.axhspan(i - 0.5, i + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
-    ax.set_yticks(range(len(rows)), rows)
-    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
     counts_axis(ax.xaxis, 6)
 
 
-def _limit(dot: Dot, column: str) -> list[float]:
-    """Return a finite value of the record of a dot, none if it has none."""
-    return [limit for limit in (dot.record.get(column, 0.0),) if 0 < limit < math.inf]
-
-
 _RINGS = {"label": "_disturbed", "markerfacecolor": "white"}
 
 
-def _markers(
-    ax: Axes,
-    label: str,
-    placed: Sequence[tuple[Dot, float]],
-    look: Look,
-    rings: Mapping[str, Any] = {},
-) -> None:
-    """Draw a marker for each dot at its height, and the intervals of their values."""
-    how = {"label": label, **look._asdict(), **rings}
-    (line,) = ax.plot([dot.value for dot, _ in placed], [y for _, y in placed], **how)
-    if placed and (column := placed[0][0].column):
-        from pandas import DataFrame
-
-        rows = DataFrame([{**dot.record, "position": y} for dot, y in placed])
-        mark(line, Drawn(label, rows, "row", column))
-        intervals(ax, rows, "position", column, look, series=label, flat=True)
+def _markers(ax: Axes, rows: DataFrame, value: str, look: Look, how: Mapping[str, Any]) -> None:
+    """Draw a marker for each record at its height, and the intervals of their values."""
+    (line,) = ax.plot(rows[value], rows["position"], **look._asdict(), **how)
+    label = str(how["label"])
+    mark(line, Drawn(label, rows, "row", value))
+    intervals(ax, rows, "position", value, look, series=label, flat=True)
 
 
 def row_in(rows: int, series: int) -> float:

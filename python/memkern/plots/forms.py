@@ -17,16 +17,16 @@ from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
     HOLLOW,
     MOST_CELLS,
+    ROOFLINE_LABEL,
     bytes_axis,
     cache_regions,
     counted_axis,
     counts_axis,
     curve,
-    dot_series,
+    distinct,
     dots,
     finish,
     heat_map,
-    limit_curves,
     marked_look,
     named,
     panels,
@@ -41,7 +41,7 @@ from memkern.plots.style import GREY, Look, log2_axis, tell_lacking
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 P = ParamSpec("P")
 HATCHED = "Hatched: from a disturbed record."
@@ -78,13 +78,6 @@ def ordered(frame: DataFrame, column: str, names: Iterable[Any]) -> DataFrame:
     from pandas import Categorical
 
     return frame.assign(**{column: Categorical(frame[column], [*names])})
-
-
-def distinct(column: Series) -> list[Any]:
-    """Return the values of a column once each, as `ordered` or in the order of the records."""
-    found = dict.fromkeys(column)
-    known = column.cat.categories if hasattr(column, "cat") else found
-    return [name for name in known if name in found]
 
 
 def quantities(frame: DataFrame, *columns: str) -> DataFrame:
@@ -238,8 +231,18 @@ class Limit:
 
     def __call__(self, panel: Panel) -> None:
         """Draw the lines."""
-        names, rows = distinct(panel.frame[self.by]), panel.rows
-        limit_curves(panel.ax, rows, self.by, names, panel.x, self.column, self.label, self.look)
+        rows, names = panel.rows, distinct(panel.frame[self.by])
+        finite = rows[rows[self.column] < math.inf].sort_values(panel.x)
+        on = 3.0 if self.label == ROOFLINE_LABEL else 1.2
+        for number, name in enumerate(names):
+            mine = finite[finite[self.by] == name]
+            # Shifted dashes keep equal limits of several names visible.
+            dashes = (on * number, (on, on * max(1, len(names) - 1)))
+            how = self.look(number)._replace(marker="", linestyle=dashes, linewidth=0.8, zorder=2.0)
+            panel.ax.plot(mine[panel.x], mine[self.column], label=f"_{self.label}", **how._asdict())
+        if len(finite):
+            legend: dict[str, Any] = {"color": GREY, "linestyle": (0, (on, on)), "linewidth": 0.8}
+            panel.ax.plot([], [], label=self.label, **legend)
 
 
 @dataclass(frozen=True)
@@ -473,9 +476,9 @@ class Dots(Form):
         alike = frame[frame[QUANTITY] == rows[QUANTITY].iloc[0]] if QUANTITY in frame else frame
         limits = [column for _, column, _ in self.marks if column in alike]
         low, high = extent(alike, value.column, *limits)
-        series = dot_series(rows, self.by, distinct(frame[self.by]), value.column, self.look)
+        looks = {name: self.look(n) for n, name in enumerate(distinct(frame[self.by]))}
         ends = min([low, *self.around]), max([high, *self.around])
-        dots(ax, distinct(rows["row"]), series, ends, self.marks)
+        dots(ax, rows, self.by, looks, value.column, ends, self.marks)
         for layer in self.layers:
             layer(Panel(ax, rows, frame, value.column, "row"))
         ax.set_xlabel(value.label)
