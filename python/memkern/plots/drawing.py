@@ -313,7 +313,7 @@ def counts_axis(axis: Axis, most: int = 7) -> None:
         from matplotlib.ticker import MaxNLocator
 
         ticks = [tick for tick in MaxNLocator(3).tick_values(low, high) if low <= tick <= high]
-    ticks_at(axis, ticks, _in_thousands)
+    ticks_at(axis, ticks, in_thousands)
 
 
 def ticks_at(axis: Axis, ticks: Sequence[float], name: Callable[[float], str]) -> None:
@@ -335,7 +335,8 @@ def spaced(number: float) -> str:
     return f"{number:,.0f}".replace(",", "\N{NO-BREAK SPACE}")
 
 
-def _in_thousands(number: float) -> str:
+def in_thousands(number: float) -> str:
+    """Return a number with a decimal prefix: 200 k."""
     return _with_prefix(number, 1000, ("", " k", " M", " G"))
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
 
+from memkern import reference
+from memkern.plots.frames import Records
 from memkern.plots.registry import Origin, origin, register, tables
 from memkern.plots.style import FIGURE_OPTIONS, figure
 from memkern.spec.docstrings import section, sections_of
@@ -115,6 +117,37 @@ def table(
         return tabulated(name, f"Columns {columns}.", **about)(build)
 
     return enter
+
+
+def published_table(
+    name: str, source: str, title: str, columns: str, *, paper: str, number: str
+) -> Callable[..., DataFrame]:
+    """Register the table of published data as they are, and return its function.
+
+    Parameters
+    ----------
+    name : str
+    source : str
+        Name of the data in `memkern.reference`.
+    title : str
+        Description of the table.
+    columns
+        As for `table`.
+    paper, number : str
+        As for `tabulated`.
+    """
+
+    def published(records: Records = None) -> Selection:
+        return reference.load(source), []
+
+    published.__doc__ = title
+    about: dict[str, Any] = {
+        "records": "Not used",
+        "optional": True,
+        "paper": paper,
+        "number": number,
+    }
+    return table(name, columns, **about)(published)
 
 
 def tabulated(

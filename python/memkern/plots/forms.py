@@ -27,6 +27,7 @@ from memkern.plots.drawing import (
     dots,
     finish,
     heat_map,
+    label_outside,
     marked_look,
     named,
     panels,
@@ -321,6 +322,8 @@ class Form:
         Whether panels are in the order of the values, after those of the first column.
     columns : int
         Most panels in a row.
+    shared : bool
+        Whether all panels have the same ends of their axes, with the label of y on the left.
     height : float
         Height of a panel in inches, or what is added to the height of its rows.
     title : callable
@@ -344,6 +347,7 @@ class Form:
     panels: tuple[str, ...] = ("machine",)
     sort: bool = False
     columns: int = 2
+    shared: bool = False
     height: float = 2.5
     title: Callable[[DataFrame, bool], str] = machine_title
     legend: int = 4
@@ -370,7 +374,8 @@ class Form:
         for number, column in enumerate(self.panels):
             each = [part.groupby(column, sort=self.sort and number > 0) for part in parts]
             parts = [rows for groups in each for _, rows in groups]
-        fig, axes = panels(len(parts), self.columns, self.height_of(frame, parts))
+        alike = {"sharex": self.shared, "sharey": self.shared}
+        fig, axes = panels(len(parts), self.columns, self.height_of(frame, parts), **alike)
         several = "machine" in frame and frame["machine"].nunique() > 1
         for ax, rows in zip(axes, parts, strict=True):
             self.panel(ax, rows, frame)
@@ -430,7 +435,10 @@ class Curves(Form):
             axis.scale(ax, rows, frame, axis.column)
         if self.caches:
             cache_regions(ax, *self.regions(rows))
-        ax.set(xlabel=x.label, ylabel=y.label)
+        if self.shared:
+            label_outside([ax], x.label, y.label)
+        else:
+            ax.set(xlabel=x.label, ylabel=y.label)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from memkern.plots.drawing import (
     finish,
     heat_map,
     in_bytes,
+    in_thousands,
     intervals,
     label_outside,
     legend_above,
@@ -38,7 +39,7 @@ from memkern.plots.drawing import (
     threads_axis,
     ticks_at,
 )
-from memkern.plots.exhibits import Selection, drawn, table, tabulated
+from memkern.plots.exhibits import Selection, drawn, published_table, table, tabulated
 from memkern.plots.forms import (
     LOOK,
     QUANTITY,

@@ -6,7 +6,15 @@ from typing import NamedTuple
 
 from memkern import reference
 from memkern.checks import unknown
-from memkern.plots.kit import GREY, PAPERS, Axes, DataFrame, Records, Selection, table, tabulated
+from memkern.plots.kit import (
+    GREY,
+    PAPERS,
+    Axes,
+    DataFrame,
+    Records,
+    published_table,
+    tabulated,
+)
 
 TOLD = "a64fx-told"
 """Name of the table."""
@@ -14,19 +22,15 @@ TOLD = "a64fx-told"
 _FIGURES = "2, 3, 4, 5, 8, 9, 11, 15, 16, 18, 21, 22, 23, 24, 25"
 
 
-@table(
+told_table = published_table(
     TOLD,
+    "alappat2021-text",
+    "Numbers of the A64FX in the text of Alappat et al. 2021, on figures without values.",
     "exhibit, section (of the paper), quantity, case, cores (of the 12 of a group or the 48 of the "
     "chip; missing where they are the quantity or do not matter), value, unit",
     paper="alappat2021",
     number=f"figure {_FIGURES}",
-    records="Not used",
-    optional=True,
 )
-def told_table(records: Records = None) -> Selection:
-    """Numbers of the A64FX in the text of Alappat et al. 2021, on figures without values."""
-    frame = reference.load("alappat2021-text")
-    return frame.astype({"cores": "Int64"}), []
 
 
 def told_points(ax: Axes, exhibit: str, quantity: str) -> list[int]:

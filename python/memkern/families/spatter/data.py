@@ -8,22 +8,19 @@ published results have no other type.
 from __future__ import annotations
 
 import itertools
-import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from string import digits
+from typing import Any
 
 from memkern import reference
 from memkern.backends import ACCELERATORS
 from memkern.plots.kit import (
     BANDWIDTH,
     DataFrame,
-    Look,
     Records,
     best,
     counted,
-    disturbed_note,
     marked_ratio,
     other_look,
     own_look,
@@ -45,10 +42,8 @@ OWN = "own"
 STRIDE_1 = "stride 1"
 _LINE = 8  # doubles of a cache line
 
-Bandwidths = Mapping[tuple[str, str], float]
-
-_UNIFORM = re.compile(r"UNIFORM:(\d+):(\d+)(:NR)?")
-_BASES = re.compile(r"^BASES:(?P<n>\d+):(?P<stride>\d+):(?P<count>\d+)(?::(?P<seed>\d+))?$")
+_UNIFORM = r"^UNIFORM:(?P<pattern_length>\d+):(?P<stride>\d+)(?P<NR>:NR)?$"
+_BASES = r"^BASES:\d+:(?P<stride>\d+):(?P<instances>\d+)(?P<seed>:\d+)?$"
 _COLUMNS = ("suite", "pattern", "delta", "backend", "dtype", "count_rule")
 
 # Columns that identify a case, with the variant that ran instead of the requested one.
@@ -58,34 +53,25 @@ _CASE = (
 )
 
 
-def _stride(pattern: str, delta: object, length: float, stride: float) -> float:
-    """Return the stride of a uniform pattern whose instances do not overlap, NaN for others.
-
-    Published data and files of older versions lack the columns `length` and `stride`.
-    """
-    match = _UNIFORM.fullmatch(pattern)
-    if match is not None:
-        length, stride = float(match[1]), float(match[2])
-    disjoint = (match and match[3]) or str(delta) == f"{length * stride:.0f}"
-    return stride if stride > 0 and disjoint else float("nan")
-
-
 def _with_case(frame: DataFrame) -> DataFrame:
-    """Add the columns stride (NaN for an application pattern), case (stride or pattern) and apart.
+    """Add the columns stride, case (stride or pattern) and apart.
 
-    The last is the delta of an application pattern, also where several instances are merged.
+    The stride is that of a uniform pattern whose instances do not overlap, NaN for others. The last
+    is the delta of an application pattern, also where several instances are merged.
     """
-    patterns = [str(pattern) for pattern in frame["pattern"]]
-    numbers = typed(frame, ["pattern_length", "stride"])
-    about = (numbers[name] for name in ("delta", "pattern_length", "stride"))
-    strides = [_stride(*each) for each in zip(patterns, *about, strict=True)]
-    cases = [
-        pattern if stride != stride else f"stride {stride:g}"
-        for pattern, stride in zip(patterns, strides, strict=True)
-    ]
+    patterns = frame["pattern"].astype(str)
+    uniform = patterns.str.extract(_UNIFORM)
+    numbers = typed(frame, ["delta", "pattern_length", "stride"])
+    # Published data and files of older versions lack the columns of length and stride.
+    length, stride = (
+        uniform[name].astype(float).fillna(numbers[name]) for name in ("pattern_length", "stride")
+    )
+    disjoint = uniform["NR"].notna() | numbers["delta"].eq(length * stride)
+    stride = stride.where(disjoint & stride.gt(0))
+    cases = patterns.where(stride.isna(), stride.map("stride {:g}".format))
     # All patterns of applications have 16 indices.
-    apart = typed(numbers, ["delta"])["delta"] * 16 / numbers["pattern_length"]
-    return frame.assign(stride=strides, case=cases, apart=apart)
+    apart = numbers["delta"] * 16 / numbers["pattern_length"]
+    return frame.assign(stride=stride, case=cases, apart=apart)
 
 
 @cache
@@ -93,6 +79,15 @@ def published() -> DataFrame:
     """Return the published results in the shape of `points_of`."""
     frame = _with_case(reference.load("lavin2020")).assign(own=False, disturbed=False, paper=True)
     return frame.astype({"threads": float})
+
+
+def _of_doubles(records: Records, columns: Iterable[str] = ()) -> tuple[DataFrame, list[str]]:
+    """Return the usable own records of doubles as by `_with_case`, and notes on the others."""
+    frame, notes = usable(records, list(KERNELS), [*_COLUMNS, *columns])
+    double = frame["dtype"].eq("float64")
+    left_out = counted(int((~double).sum()), "record")
+    notes += [f"{left_out} in another type than float64 left out."] * (not double.all())
+    return _with_case(frame[double]), notes
 
 
 def own_records(
@@ -123,16 +118,11 @@ def own_records(
     InputError
         As `memkern.plots.frames.usable`.
     """
-    frame, notes = usable(records, list(KERNELS), [*_COLUMNS, *columns])
-    double = frame["dtype"].eq("float64")
-    if not double.all():
-        number = counted(int((~double).sum()), "record")
-        notes.append(f"{number} in another type than float64 left out.")
-    frame = _with_case(frame[double])
+    frame, notes = _of_doubles(records, columns)
     if "prefetchers" in frame:
         # Only `prefetcher_pairs` compares them.
         frame = frame[~frame["prefetchers"].eq("off")]
-    kinds = ["gpu" if backend in ACCELERATORS else "cpu" for backend in frame["backend"]]
+    kinds = frame["backend"].isin(ACCELERATORS).map({True: "gpu", False: "cpu"})
     frame = frame.assign(own=True, kind=kinds, paper=frame["count_rule"].eq("paper"))
     shown = frame["stride"].notna() | frame["case"].isin(application_patterns())
     if named and "name" in frame:
@@ -145,7 +135,7 @@ def own_records(
 
 
 def prefetcher_pairs(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return ratios of bandwidth without prefetching (off, or random order) and with prefetching.
+    """Return the bandwidths with prefetching, and without it (off, or in random order).
 
     Parameters
     ----------
@@ -155,8 +145,9 @@ def prefetcher_pairs(records: Records) -> tuple[DataFrame, list[str]]:
     Returns
     -------
     pairs : DataFrame
-        Columns platform, kernel, way (``switched``: prefetchers off over the default, ``order``:
-        instances of a pattern in random order over ascending order), stride, ratio, disturbed.
+        Columns platform, kernel, way (``prefetchers``: the default and off, ``order``: instances
+        of a pattern in ascending and in random order), stride, bandwidth_GBps, without_GBps and
+        disturbed.
     notes : list of str
         Sentences on the records left out.
 
@@ -167,32 +158,26 @@ def prefetcher_pairs(records: Records) -> tuple[DataFrame, list[str]]:
     """
     from pandas import concat
 
-    frame, notes = usable(records, list(KERNELS), _COLUMNS)
-    frame = _with_case(frame[frame["dtype"].eq("float64")])
-    parts = []
-    if "prefetchers" in frame:
-        strided = frame[frame["stride"].notna()]
-        table, cases = same_cases(strided, "prefetchers", ("variant",))
-        parts.append(_ratios(table, cases, "off", "default", "switched"))
-    found = frame["pattern"].astype(str).str.extract(_BASES.pattern)
-    ordered = frame.assign(
+    frame, notes = _of_doubles(records)
+    found = frame["pattern"].astype(str).str.extract(_BASES)
+    in_order = frame.assign(
         stride=found["stride"].astype(float),
-        instances=found["count"],
+        instances=found["instances"],
         order=found["seed"].notna().map({True: "random", False: "ascending"}),
-    )[found["stride"].notna()]
-    table, cases = same_cases(ordered, "order", ("pattern", "variant"))
-    parts.append(_ratios(table, cases, "random", "ascending", "order"))
-    columns = ["platform", "kernel", "way", "stride", "ratio", "disturbed", "bandwidth_GBps"]
-    pairs = concat(parts, ignore_index=True)[columns]
-    pairs = pairs.astype({"disturbed": bool, "stride": float, "ratio": float})
+    )
+    parts = [_pairs(in_order, "order", "ascending", "random", ("pattern", "variant"))]
+    if "prefetchers" in frame:
+        parts.insert(0, _pairs(frame, "prefetchers", "default", "off", ("variant",)))
+    pairs = concat(parts, ignore_index=True).astype({"disturbed": bool})
     return best(pairs, ("platform", "kernel", "way", "stride")), notes
 
 
-def _ratios(table: DataFrame, cases: DataFrame, above: str, below: str, way: str) -> DataFrame:
-    """Return the cases that have both bandwidths, with their ratio."""
-    table = table.reindex(columns=[above, below]).dropna()
-    cases = cases.loc[table.index]
-    return cases.assign(ratio=table[above] / table[below], bandwidth_GBps=table[below], way=way)
+def _pairs(frame: DataFrame, way: str, before: str, after: str, ignore: Sequence[str]) -> DataFrame:
+    """Return the strides with both values of the column `way`, and their bandwidths."""
+    table, cases = same_cases(frame[frame["stride"].notna()], way, ignore)
+    table = table.reindex(columns=[before, after]).dropna()
+    cases = cases.loc[table.index, ["platform", "kernel", "stride", "disturbed"]]
+    return cases.assign(way=way, bandwidth_GBps=table[before], without_GBps=table[after])
 
 
 def points_of(
@@ -226,15 +211,11 @@ def points_of(
     from pandas import concat
 
     own, notes = own_records(records, named=named)
-    if {"working_threads", "threads"} <= {*own}:
-        idle = own["working_threads"].lt(own["threads"])
-        own = own[~idle]
-        if idle.any():
-            notes = [*notes, f"{counted(int(idle.sum()), 'record')} with idle threads left out."]
-    own = own.assign(
-        in_suite=own["suite"].fillna("").ne(""),
-        threads=own["threads"].astype(float) if "threads" in own else math.nan,
-    )
+    own = typed(own, ["working_threads", "threads"])
+    idle = own["working_threads"].lt(own["threads"])
+    left_out = counted(int(idle.sum()), "record")
+    notes += [f"{left_out} with idle threads left out."] * bool(idle.any())
+    own = own[~idle].assign(in_suite=own["suite"].fillna("").ne(""))
     own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
     columns = [
         *("platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"),
@@ -245,18 +226,23 @@ def points_of(
     return (points if kind is None else points[points["kind"] == kind]), notes
 
 
-def platforms_of(points: DataFrame) -> dict[str, bool]:
-    """Return for each platform whether it is an own one, in the order of a legend."""
-    pairs = points[["platform", "own"]].drop_duplicates()
-    return {str(platform): bool(own) for platform, own in pairs.itertuples(index=False)}
+def labelled(points: DataFrame) -> DataFrame:
+    """Add the columns label and look of each platform; own ones are emphasised.
 
-
-def looks_of(platforms: Mapping[str, bool]) -> dict[str, Look]:
-    """Return the look of each platform, given as by `platforms_of`: own ones are emphasised."""
-    own = [platform for platform, is_own in platforms.items() if is_own]
-    others = [platform for platform in platforms if platform not in own]
-    looks = {platform: other_look(number) for number, platform in enumerate(others)}
-    return looks | {platform: own_look(number) for number, platform in enumerate(own)}
+    The label is the platform's name, and of a published processor its threads.
+    """
+    mine = points["own"]
+    threads = points.groupby("platform")["threads"].agg(
+        lambda each: " or ".join(f"{number:.0f}" for number in sorted(each.dropna().unique()))
+    )
+    numbers = points["platform"].map(threads)
+    label = points["platform"] + (", " + numbers + " threads").mask(mine | numbers.eq(""), "")
+    order = [points.loc[mine == own, "platform"].unique().tolist() for own in (False, True)]
+    looks: Any = [
+        (own_look if own else other_look)(order[own].index(platform))
+        for platform, own in zip(points["platform"], mine, strict=True)
+    ]
+    return points.assign(label=label, look=looks)
 
 
 def beside_published(records: Records, platform: str = "Skylake") -> str:
@@ -267,48 +253,34 @@ def beside_published(records: Records, platform: str = "Skylake") -> str:
     records of several strides on a processor.
     """
     points, _ = points_of(records, "cpu")
+    points = points[points["stride"].notna()]
+    own = points.loc[points["own"], "platform"].unique()
     lines = []
-    own = [name for name, is_own in platforms_of(points).items() if is_own]
     for (kernel, word), mine in itertools.product(KERNELS.items(), own):
         here = "here" if len(own) == 1 else f"on {mine}"
-        of_kernel = points[points["kernel"].eq(kernel) & points["stride"].notna()]
-        rows = [
-            (name, part.set_index("stride").sort_index())
-            for name, part in (
-                (here, of_kernel[of_kernel["platform"].eq(mine)]),
-                (platform, of_kernel[of_kernel["platform"].eq(platform)]),
-            )
-        ]
-        strides = [stride for stride in rows[0][1].index if stride in rows[1][1].index]
-        if strides[:1] != [1.0] or len(strides) < 2:
+        rows = points[points["kernel"].eq(kernel)]
+        threads = rows.groupby("platform")["threads"].max()
+        table = rows.pivot_table(index="stride", columns="platform", values=BANDWIDTH)
+        table = table.reindex(columns=[mine, platform]).dropna()
+        if len(table) < 2 or table.index[0] != 1:
             continue
-        lines.append(f"{word + ' at stride':<34}" + "".join(f"{n:>8.0f}" for n in strides))
-        for name, part in rows:
-            GBps = part["bandwidth_GBps"].reindex(strides)
-            share = GBps / GBps.loc[1.0]
-            about = f"{name}, {counted(int(part['threads'].max()), 'thread')}"
+        lines.append(f"{word + ' at stride':<34}" + "".join(f"{n:>8.0f}" for n in table.index))
+        for name, (machine, GBps) in zip((here, platform), table.items(), strict=True):
+            about = f"{name}, {counted(int(threads[machine]), 'thread')}"
             lines += [
                 f"{about + ': GB/s':<34}" + "".join(f"{x:>8.2f}" for x in GBps),
-                f"{'share of that at stride 1':>33} " + "".join(f"{x:>8.0%}" for x in share),
+                f"{'share of that at stride 1':>33} "
+                + "".join(f"{x:>8.0%}" for x in GBps / GBps[1.0]),
             ]
-        at = max(stride for stride in strides if stride <= _LINE)
-        of_strides = rows[0][1].to_dict("index")
+        at = max(stride for stride in table.index if stride <= _LINE)
+        of_strides = rows[rows["platform"].eq(mine)].set_index("stride").to_dict("index")
         kept = marked_ratio(of_strides[at], of_strides[1.0], BANDWIDTH, Ratio.percent)
         lines.append(
             f"at stride {at:.0f} a {word} keeps {kept} of its bandwidth at stride 1 {here}, "
-            f"and {percent(share.loc[at])} on {platform} (Lavin et al. 2020)"
+            f"and {percent(table.loc[at, platform] / table.loc[1.0, platform])} on {platform} "
+            "(Lavin et al. 2020)"
         )
     return "\n".join(lines)
-
-
-def labels_of(points: DataFrame) -> dict[str, str]:
-    """Return the label of each platform: its name, and of a published processor its threads."""
-    labels = {}
-    for platform, own in platforms_of(points).items():
-        threads = points.loc[points["platform"] == platform, "threads"].dropna().unique()
-        numbers = " or ".join(f"{number:.0f}" for number in sorted(threads))
-        labels[platform] = platform if own or not numbers else f"{platform}, {numbers} threads"
-    return labels
 
 
 # Suites that measure what a machine lacks, by the kind of its platform.
@@ -333,11 +305,13 @@ def incomplete(points: DataFrame, cases: Sequence[str] = ()) -> tuple[list[str],
     notes, told : list of str
         Sentences for the small print, and the same with the command that measures what is missing.
     """
-    names = cases or application_patterns()
-    own = points[points["own"].astype(bool)]
+    points = points.assign(
+        strides=points["case"].eq(STRIDE_1),
+        patterns=points["case"].isin(cases or application_patterns()),
+    )
+    own = points[points["own"]].groupby(["platform", "kind"], sort=False)
     missing = []
-    for (platform, kind), rows in own.groupby(["platform", "kind"], sort=False):
-        strides, patterns = rows["case"].eq(STRIDE_1).any(), rows["case"].isin(names).any()
+    for (platform, kind), (strides, patterns) in own[["strides", "patterns"]].any().iterrows():
         if strides != patterns:
             what = "application patterns" if strides else "stride 1"
             missing.append((str(platform), what, _SUITES[str(kind)][bool(strides)]))
@@ -366,14 +340,12 @@ def _sentences(
     missing: Iterable[tuple[str, str, str]], remedy: str = ""
 ) -> tuple[list[str], list[str]]:
     """Return the sentences on platforms, what each lacks, and the suite that measures it."""
-    notes, told = [], []
-    for platform, what, suite in missing:
-        left_out = f"left out: no record of {what}"
-        notes.append(f"{plain(platform)} {left_out}.")
-        told.append(
-            f"{platform} {left_out}: `memkern suite {suite} -o more.db` measures them{remedy}"
-        )
-    return notes, told
+    notes = [f"{plain(platform)} left out: no record of {what}." for platform, what, _ in missing]
+    return notes, [
+        f"{platform} left out: no record of {what}: `memkern suite {suite} -o more.db` measures "
+        f"them{remedy}"
+        for platform, what, suite in missing
+    ]
 
 
 def application_patterns() -> list[str]:
@@ -387,33 +359,24 @@ def kernel_of(pattern: str) -> str:
     return SCATTER if pattern.partition("-")[2].startswith("S") else GATHER
 
 
-def bandwidths(points: DataFrame) -> dict[str, dict[tuple[str, str], float]]:
-    """Return the bandwidth in GB/s by platform, then by (kernel, case)."""
-    columns = ["kernel", "case", "bandwidth_GBps"]
-    return {
-        str(platform): {
-            (str(kernel), str(case)): float(bandwidth)
-            for kernel, case, bandwidth in rows[columns].itertuples(index=False)
-        }
-        for platform, rows in points.groupby("platform", sort=False)
-    }
+def first_three(names: Sequence[str]) -> str:
+    """Return the first three names, and how many more there are."""
+    return ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
 
 
-def relative(points: DataFrame, patterns: Sequence[str] = ()) -> dict[str, dict[str, float]]:
-    """Return by platform the patterns' bandwidth over the same kernel's bandwidth at stride 1.
+def over_stride_1(points: DataFrame, cases: Sequence[str] = ()) -> DataFrame:
+    """Return the points of some cases, by default of all application patterns, over stride 1.
 
-    By default, the patterns are those of applications; platforms have at least one.
+    The columns with prefix ``base_`` are those of the same kernel at stride 1, and ratio is that of
+    the bandwidths. Platforms and kernels without stride 1 are left out, and application patterns
+    with the other kernel than in the paper.
     """
-    keys = [(kernel_of(pattern), pattern) for pattern in patterns or application_patterns()]
-    ratios = {
-        platform: {
-            pattern: measured[kernel, pattern] / measured[kernel, STRIDE_1]
-            for kernel, pattern in keys
-            if (kernel, pattern) in measured and (kernel, STRIDE_1) in measured
-        }
-        for platform, measured in bandwidths(points).items()
-    }
-    return {platform: ratio for platform, ratio in ratios.items() if ratio}
+    base = points[points["case"] == STRIDE_1].set_index(["platform", "kernel"])
+    base = base[[BANDWIDTH, "disturbed"]].add_prefix("base_")
+    rows = points[points["case"].isin(cases or application_patterns())]
+    rows = rows[rows["stride"].notna() | rows["kernel"].eq(rows["case"].map(kernel_of))]
+    rows = rows.join(base, on=["platform", "kernel"], how="inner")
+    return rows.assign(ratio=rows[BANDWIDTH] / rows["base_bandwidth_GBps"])
 
 
 def same_cases(
@@ -450,7 +413,7 @@ def same_cases(
 
 
 def remarks(records: Records, points: DataFrame, what: str) -> list[str]:
-    """Return the remarks on the points of a figure for its small print.
+    """Return what the small print of a figure says of its points.
 
     Parameters
     ----------
@@ -461,11 +424,9 @@ def remarks(records: Records, points: DataFrame, what: str) -> list[str]:
     what : str
         Description of the points, for a figure without own ones.
     """
-    notes = []
-    if records is None:
-        notes.append("Published platforms only.")
-    elif not points["own"].any():
-        notes.append(f"No own record of {what}: published platforms only.")
-    if not points[points["case"].isin(application_patterns())]["paper"].all():
-        notes.append("Own application patterns ran with other counts than the published ones.")
-    return [*notes, *disturbed_note(points)]
+    what = "Published" if records is None else f"No own record of {what}: published"
+    other = not points[points["case"].isin(application_patterns())]["paper"].all()
+    return [
+        *[f"{what} platforms only."] * (not points["own"].any()),
+        *["Own application patterns ran with other counts than the published ones."] * other,
+    ]

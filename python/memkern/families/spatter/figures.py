@@ -6,22 +6,18 @@ After Lavin et al., MEMSYS 2020, whose published platforms are drawn next to own
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from memkern import reference
 from memkern.families.spatter.data import (
     APPLICATIONS,
     KERNELS,
     KINDS,
-    Bandwidths,
     application_patterns,
-    bandwidths,
+    first_three,
     kernel_of,
-    labels_of,
-    looks_of,
+    labelled,
     own_records,
-    platforms_of,
     points_of,
     prefetcher_pairs,
     remarks,
@@ -32,272 +28,233 @@ from memkern.families.spatter.findings import findings
 from memkern.families.spatter.of_paper import bandwidth_bandwidth, bandwidth_by_delta
 from memkern.families.spatter.radars import radars_cpu, radars_gpu
 from memkern.plots.kit import (
-    GREY,
+    BANDWIDTH,
+    QUANTITY,
+    TITLE,
     Axes,
+    Axis,
     Caption,
+    Curves,
     DataFrame,
-    Figure,
     InputError,
+    Level,
     Look,
+    Measured,
     Records,
     Section,
+    Selection,
+    Series,
+    Shown,
     best,
     counted,
-    curve,
-    disturbed_note,
-    drawn,
-    finish,
     fraction,
     frame_of,
     joined,
-    log2_axis,
-    need_rows,
-    note,
+    log2_scales,
     other_look,
     own_look,
-    panels,
     plain,
+    quantities,
     section,
     section_of,
     tabulated,
-    tell_lacking,
 )
-
-_MEASURE = "`memkern report` measures them"
-_BANDWIDTH = ("bandwidth_GBps", "Bandwidth (GB/s)")
-
 
 # --------------------------------------------------------------------------- bandwidth by stride
 
-
-class _Series(NamedTuple):
-    label: str
-    look: Look
-    rows: DataFrame  # columns kernel, stride, disturbed and the one that is drawn
-    own: bool = False
-
-
-def _by_stride(
-    series: Sequence[_Series], column: str, label: str, columns: int, notes: Sequence[str]
-) -> Figure:
-    """Draw one column against the stride: a panel for each kernel, the legend above.
-
-    Ratios have a line at 1.
-    """
-    kernels = {
-        kernel: word
-        for kernel, word in KERNELS.items()
-        if any(one.rows["kernel"].eq(kernel).any() for one in series)
-    }
-    fig, axes = panels(len(kernels), 2, 2.4, sharex=True, sharey=True)
-    for ax, (kernel, word) in zip(axes, kernels.items(), strict=True):
-        for name, look, rows, _ in series:
-            curve(ax, rows[rows["kernel"] == kernel], "stride", column, look, name)
-        ax.set_title(word.capitalize())
-    for ax in axes:
-        if column == "ratio":
-            ratios = [value for one in series for value in one.rows["ratio"]]
-            low, high = min(0.8, *ratios), max(1.25, *ratios)
-            margin = (high / low) ** 0.06
-            ax.axhline(1, color=GREY, linewidth=0.9, zorder=1, label="_equal")
-            ax.set_ylim(low / margin, high * margin)
-        _log2_scales(ax)
-    axes[0].set_ylabel(label)
-    handles, labels = axes[0].get_legend_handles_labels()
-    columns = columns if len(kernels) > 1 else (columns + 1) // 2
-    legend = fig.legend(handles, labels, loc="outside upper center", ncols=columns)
-    for text, one in zip(legend.get_texts(), series, strict=True):
-        text.set_fontweight("bold" if one.own else "normal")
-    note(fig, notes)
-    return fig
+_STRIDE = Axis("stride", "Stride (elements of 8 B)")
+_BY_KERNEL: dict[str, Any] = {
+    "x": _STRIDE,
+    "y": Axis(BANDWIDTH, "Bandwidth (GB/s)", log2_scales),
+    "layers": (Measured("label"),),
+    "panels": (TITLE,),
+    "shared": True,
+    "height": 2.4,
+    "returns": "Two panels, 6.9 in wide.",
+}
+_OF_PAPER: dict[str, Any] = {"paper": "lavin2020", "optional": True, **_BY_KERNEL}
 
 
-def _log2_scales(ax: Axes) -> None:
-    """Make both axes logarithmic, that of x for strides."""
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
-    log2_axis(ax.xaxis)
-    log2_axis(ax.yaxis)
-    ax.set_xlabel("Stride (elements of 8 B)")
+def _by_kernel(rows: DataFrame) -> DataFrame:
+    """Return records with the titles of panels, those of gathers first."""
+    rows = rows.sort_values("kernel", kind="stable")
+    return rows.assign(**{TITLE: rows["kernel"].map(KERNELS).str.capitalize()})
 
 
-def _platforms_by_stride(records: Records, kind: str) -> Figure:
+def _of_platforms(records: Records, kind: str, what: str) -> Selection:
     points, notes = points_of(records, kind)
-    points = points[points["stride"].notna()]
-    what = "uniform strides on a " + ("CPU" if kind == "cpu" else "GPU (backend cuda)")
-    notes += remarks(records, points, what)
-    platforms, labels = platforms_of(points), labels_of(points)
-    looks = looks_of(platforms)
-    series = [
-        _Series(
-            plain(labels[platform]), looks[platform], points[points["platform"] == platform], own
-        )
-        for platform, own in platforms.items()
-    ]
-    return _by_stride(series, *_BANDWIDTH, 3 if kind == "cpu" else 4, notes)
+    points = labelled(points[points["stride"].notna()])
+    notes += remarks(records, points, f"uniform strides on a {what}")
+    return _by_kernel(points.assign(label=points["label"].map(plain))), notes
 
 
-@drawn(
-    "spatter-fig3",
-    "Two panels, 6.9 in wide.",
-    paper="lavin2020",
+@Curves(
+    name="spatter-fig3",
     number="figure 3",
     records="Own records; those of uniform patterns whose instances do not overlap (delta = "
     "length times stride) are drawn beside the six published CPUs. Of several records of a "
     "stride, the one with the highest bandwidth is drawn",
     lack="a bandwidth is not positive",
-    optional=True,
+    legend=3,
+    **_OF_PAPER,
 )
-def strides_cpu(records: Records = None) -> Figure:
+def strides_cpu(records: Records = None) -> Selection:
     """Bandwidth of gather and scatter against stride on CPUs."""
-    return _platforms_by_stride(records, "cpu")
+    return _of_platforms(records, "cpu", "CPU")
 
 
-# Names of the bandwidths with and without prefetching.
-_WAYS = {
-    "switched": ("prefetchers on", "prefetchers off"),
-    "order": ("ascending order", "random order"),
-}
+# Columns and names of the bandwidths with and without prefetching.
+_SIDES = (
+    (BANDWIDTH, {"prefetchers": "prefetchers on", "order": "ascending order"}),
+    ("without_GBps", {"prefetchers": "prefetchers off", "order": "random order"}),
+)
 
 
-@drawn(
-    "spatter-fig4",
-    "A row of two panels for each platform, kernel and way of comparing, 6.9 in wide.",
+def _share_scales(*panel: Any) -> None:
+    log2_scales(*panel)
+    panel[0].yaxis.set_major_formatter(lambda share, _: fraction(share))
+
+
+@Curves(
+    name="spatter-fig4",
+    x=_STRIDE,
+    y={
+        "GBps": Axis("GBps", "Bandwidth (GB/s)", log2_scales),
+        "share": Axis("share", "Share of stride 1", _share_scales),
+    },
+    layers=(Measured("label"),),
+    panels=("platform", "kernel", "way", QUANTITY),
+    height=1.8,
+    returns="A row of two panels for each platform, kernel and way of comparing, 6.9 in wide.",
     paper="lavin2020",
     number="figure 4",
     records="uniform strides with the prefetchers off and as they are, or of patterns "
     "``BASES:length:stride:count`` with and without a seed. A pair of records differs only in "
     "that, and in the variant that was the fastest",
-    lack="no pair of records to compare",
+    lack="no pattern was measured with and without prefetchers or, where they can't be switched, "
+    "as BASES:8:STRIDE:1024 and BASES:8:STRIDE:1024:1",
+    measure="memkern suite ustride-cpu --prefetchers default,off",
 )
-def without_prefetchers(records: Records = None) -> Figure:
+def without_prefetchers(records: Records = None) -> Selection:
     """Bandwidth with and without hardware prefetchers against stride, and over that of stride 1.
 
     If prefetchers can't be switched (``--prefetchers default,off``), instances of the pattern in
     random order are compared with ascending order, which shows the gain by prefetching.
     """
+    from pandas import concat
+
     pairs, notes = prefetcher_pairs(records)
-    need_rows(
-        pairs,
-        "no pattern was measured with and without prefetchers: give memkern spatter the "
-        "option --prefetchers default,off or, where they can't be switched, the patterns "
-        "BASES:8:STRIDE:1024 and BASES:8:STRIDE:1024:1",
+    frame = concat(
+        pairs.assign(GBps=pairs[column], label=pairs["way"].map(names), look=[look] * len(pairs))
+        for look, (column, names) in zip(map(own_look, (0, 1)), _SIDES, strict=True)
     )
-    pairs = pairs.assign(without_GBps=pairs["ratio"] * pairs["bandwidth_GBps"])
-    cells = []
-    for (platform, kernel, way), rows in pairs.groupby(["platform", "kernel", "way"], sort=False):
-        word, names = KERNELS[str(kernel)], _WAYS[str(way)]
-        cells.append((rows, names, f"{word.capitalize()}: {plain(platform, 32)}", False))
-        if rows["stride"].eq(1).any():
-            title = f"{word.capitalize()}, each over its own stride 1"
-            cells.append((rows, names, title, True))
-        else:
-            notes = [*notes, f"{plain(platform)}: no {word} of stride 1 in both ways."]
-    fig, axes = panels(len(cells), 2, 1.8)
-    for ax, (rows, names, title, shares) in zip(axes, cells, strict=True):
-        _with_and_without(ax, rows, names, shares)
-        ax.set_title(title)
-    notes = [*notes, "The paper's bandwidths without prefetchers were not published as numbers."]
-    return finish(fig, 4, notes, pairs)
+    keys = ["platform", "kernel", "way", "label"]
+    first = frame[frame["stride"].eq(1)].set_index(keys)["GBps"].rename("first")
+    frame = frame.join(first, on=keys)
+    frame = quantities(frame.assign(share=frame["GBps"] / frame["first"]), "GBps", "share")
+    words, platforms = frame["kernel"].map(KERNELS), frame["platform"].map(plain)
+    alone = (platforms + ": no " + words + " of stride 1 in both ways.")[frame["share"].isna()]
+    machines = ": " + frame["platform"].map(lambda platform: plain(platform, 32))
+    over = frame[QUANTITY].eq("share")
+    titles = words.str.capitalize() + machines.mask(over, ", each over its own stride 1")
+    return frame.assign(**{TITLE: titles}), [
+        *notes,
+        *alone.unique(),
+        "The paper's bandwidths without prefetchers were not published as numbers.",
+    ]
 
 
-def _with_and_without(ax: Axes, rows: DataFrame, names: Sequence[str], shares: bool) -> None:
-    """Draw the bandwidths with and without prefetching, or their shares of those at stride 1."""
-    columns = ("bandwidth_GBps", "without_GBps")
-    for number, (column, name) in enumerate(zip(columns, names, strict=True)):
-        base = rows.loc[rows["stride"].eq(1), column]
-        if shares:
-            rows = rows.assign(share=rows[column] / base.iloc[0])
-        curve(ax, rows, "stride", "share" if shares else column, own_look(number), name)
-    _log2_scales(ax)
-    ax.set_ylabel("Share of stride 1" if shares else "Bandwidth (GB/s)")
-    if shares:
-        ax.yaxis.set_major_formatter(lambda share, _: fraction(share))
-
-
-@drawn(
-    "spatter-fig5",
-    "Two panels, 6.9 in wide.",
-    paper="lavin2020",
+@Curves(
+    name="spatter-fig5",
     number="figure 5",
     records="Own records; those of the backend cuda are drawn beside the four published GPUs",
-    optional=True,
+    **_OF_PAPER,
 )
-def strides_gpu(records: Records = None) -> Figure:
+def strides_gpu(records: Records = None) -> Selection:
     """Bandwidth of gather and scatter against stride on GPUs."""
-    return _platforms_by_stride(records, "gpu")
+    return _of_platforms(records, "gpu", "GPU (backend cuda)")
 
 
-@drawn(
-    "spatter-fig6",
-    "Two panels, 6.9 in wide.",
+def _ratio_scales(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
+    low, high = min(0.8, frame[column].min()), max(1.25, frame[column].max())
+    margin = (high / low) ** 0.06
+    ax.set_ylim(low / margin, high * margin)
+    log2_scales(ax, rows, frame, column)
+
+
+@Curves(
+    name="spatter-fig6",
     paper="lavin2020",
     number="figure 6",
     records="uniform strides with the variants scalar, and simd or auto",
-    lack="no pair of records to compare",
+    lack="no uniform stride was measured both with the variant scalar and with simd or auto",
+    measure="memkern report",
+    legend=2,
+    **_BY_KERNEL
+    | {
+        "y": Axis("ratio", "Bandwidth over that of scalar code", _ratio_scales),
+        "layers": (Measured("label"), Level(1)),
+    },
 )
-def simd_against_scalar(records: Records = None) -> Figure:
+def simd_against_scalar(records: Records = None) -> Shown:
     """Improvement of vectorised variants over scalar code against stride, as a ratio.
 
     Only own records are drawn: the published data have no scalar runs. A pair of records differs
     only in the variant; if a stride has several pairs (page policies, thread counts), the pair with
     the highest bandwidth is drawn.
     """
+    from pandas import concat
+
     own, notes = own_records(records, ("variant",))
     strides = own[own["stride"].notna()]
     table, cases = same_cases(strides, "variant")
     table = table.reindex(columns=["scalar", "simd", "auto"])
     paired = table["scalar"].notna() & table[["simd", "auto"]].notna().any(axis=1)
-    if not paired.any():
-        raise InputError(
-            "no uniform stride was measured both with the variant scalar and with simd or auto: "
-            f"{_MEASURE}"
-        )
     cases = cases[paired].assign(bandwidth_GBps=table.max(axis=1))
     cases = best(cases, ("platform", "kernel", "stride"))
-    platforms = cases["platform"].unique()
-    series = []
-    for number, platform in enumerate(platforms):
-        rows = cases[cases["platform"] == platform]
-        for i, variant in enumerate(("simd", "auto")):
-            drawn = rows.assign(ratio=table[variant] / table["scalar"]).dropna(subset="ratio")
-            label = variant if len(platforms) == 1 else f"{variant}, {plain(platform)}"
-            if len(drawn):
-                series.append(_Series(label, own_look(2 * number + i), drawn))
+    cases = cases.assign(place=2 * cases.groupby("platform", sort=False).ngroup())
+    frame = concat(
+        cases.assign(variant=variant, ratio=table[variant] / table["scalar"]).dropna(subset="ratio")
+        for variant in ("simd", "auto")
+    )
+    frame = frame.sort_values(["place", "variant"], ascending=[True, False], kind="stable")
+    looks = map(own_look, frame["place"] + frame["variant"].eq("auto"))
+    label = frame["variant"]
+    if cases["platform"].nunique() > 1:
+        label = label + ", " + frame["platform"].map(plain)
     left_out, told = unpaired(strides, cases, "two variants", "--variant scalar,simd")
-    notes = [*notes, *left_out, *disturbed_note(cases)]
-    fig = _by_stride(series, "ratio", "Bandwidth over that of scalar code", 2, notes)
-    tell_lacking(fig, told)
-    return fig
+    return Shown(_by_kernel(frame.assign(look=[*looks], label=label)), notes + left_out, told)
 
 
-@drawn(
-    "spatter-pages",
-    "Two panels, 6.9 in wide.",
+def _policy_look(number: int) -> Look:
+    return other_look(number)._replace(linewidth=1.3, markersize=4.0)
+
+
+@Curves(
+    name="spatter-pages",
     records="uniform strides under two page policies or more. The best variant of each is drawn; "
     "of several own platforms, the one with the most policies",
-    lack="fewer than two page policies",
+    lack="no platform was measured under two page policies",
+    measure="memkern report",
+    legend=3,
+    **_BY_KERNEL | {"layers": (Measured("label", _policy_look),)},
 )
-def page_policies(records: Records = None) -> Figure:
+def page_policies(records: Records = None) -> Shown:
     """Bandwidth of gather and scatter against stride for each page policy measured."""
-    own, notes = own_records(records, ("pages_requested", "pages"))
-    own = own[own["stride"].notna() & own["pages_requested"].notna()]
-    policies = own.groupby("platform", sort=False)["pages_requested"].nunique()
-    if policies.empty or policies.max() < 2:
-        raise InputError(f"no platform was measured under two page policies: {_MEASURE}")
-    strides, own = own, own[own["platform"] == policies.idxmax()]
+    strides, notes = own_records(records, ("pages_requested", "pages"))
+    strides = strides[strides["stride"].notna() & strides["pages_requested"].notna()]
+    policies = strides.groupby("platform", sort=False)["pages_requested"].nunique()
+    most = policies[policies.gt(1)].nlargest(1)
+    own = strides[strides["platform"].isin(most.index)]
     left_out, told = unpaired(strides, own, "as many page policies", "--pages 4k,thp")
     own = best(own, ("pages_requested", "kernel", "stride"))
-    series = []
-    for number, policy in enumerate(sorted(own["pages_requested"].unique())):
-        rows = own[own["pages_requested"] == policy]
-        obtained = ", ".join(sorted({str(pages) for pages in rows["pages"].dropna()}))
-        label = policy if obtained in ("", policy) else f"{policy} (obtained: {obtained})"
-        look = other_look(number)._replace(linewidth=1.3, markersize=4.0)
-        series.append(_Series(plain(label), look, rows))
-    fig = _by_stride(series, *_BANDWIDTH, 3, [*notes, *left_out, *disturbed_note(own)])
-    tell_lacking(fig, told)
-    return fig
+    own = own.sort_values("pages_requested", kind="stable")
+    obtained = own.groupby("pages_requested")["pages"].agg(
+        lambda pages: ", ".join(sorted({*map(str, pages.dropna())}))
+    )
+    asked, got = own["pages_requested"], own["pages_requested"].map(obtained)
+    label = asked + (" (obtained: " + got + ")").mask(got.eq("") | got.eq(asked), "")
+    return Shown(_by_kernel(own.assign(label=label.map(plain))), notes + left_out, told)
 
 
 # ---------------------------------------------------------------------------------------- tables
@@ -328,56 +285,42 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
     stream_GBps : float
         STREAM bandwidth of the own machine in GB/s, for its last column.
     """
-    from pandas import DataFrame
+    from pandas import DataFrame, Series, concat
 
     from memkern.statistics import harmonic_mean, pearson
 
     if stream_GBps <= 0 or stream_GBps == float("inf"):
         raise InputError(f"stream_GBps is {stream_GBps!r}, which is not a positive number")
-    nothing = float("nan")
-    stream = {
-        row["platform"]: nothing if row["table4_stream_GBps"] is None else row["table4_stream_GBps"]
-        for row in reference.rows("lavin2020-platforms")
-    }
+    stream = reference.load("lavin2020-platforms").set_index("platform")["table4_stream_GBps"]
     points, notes = points_of(records)
-    notes += _in_no_mean(records)
-    table = []
+    points = points[points["kernel"].eq(points["case"].map(kernel_of)) & points["stride"].isna()]
+    points = points.assign(application=_applications(points["case"]))
+    sizes = _applications(Series(application_patterns())).value_counts()
+    parts = []
     for kind, name in KINDS.items():
-        of_kind = points[(points["kind"] == kind) & points["stride"].isna()]
-        means, platforms = {}, platforms_of(of_kind)
-        for platform, measured in bandwidths(of_kind).items():
-            groups = {
-                application: [measured.get((kernel_of(pattern), pattern), 0.0) for pattern in every]
-                for application, every in _by_application().items()
-            }
-            means[platform] = {
-                application: harmonic_mean(values) if min(values) > 0 else nothing
-                for application, values in groups.items()
-            }
-            own = platforms[platform]
-            notes += _without_mean(platform, measured) if own else []
-            about = {"platform": platform, "kind": kind, "row": "own" if own else "published"}
-            table.append(
-                {**about, **means[platform], "STREAM": stream_GBps if own else stream[platform]}
-            )
-        known = [p for p, own in platforms.items() if not own and stream[p] == stream[p]]
-        correlation = {
-            application: pearson([means[p][application] for p in known], [stream[p] for p in known])
-            for application in APPLICATIONS
-        }
+        of_kind = points[points["kind"] == kind]
+        means, numbers = (
+            of_kind.pivot_table(BANDWIDTH, ["own", "platform"], "application", of_each, sort=False)
+            for of_each in (harmonic_mean, "size")
+        )
+        rows = means.where(numbers.eq(sizes)).reindex(columns=[*APPLICATIONS]).reset_index()
+        own = rows["own"]
+        rows = rows.assign(
+            kind=kind,
+            row=own.map({True: "own", False: "published"}),
+            STREAM=rows["platform"].map(stream).mask(own, stream_GBps),
+        )
+        known = rows[~own & rows["STREAM"].notna()]
+        r = {name: pearson(known[name], known["STREAM"]) for name in APPLICATIONS}
         about = {"platform": f"Pearson's R, published {name}", "kind": kind, "row": "R"}
-        table.append({**about, **correlation, "STREAM": nothing})
-    frame = DataFrame(table)
-    frame.attrs["notes"] = notes
+        parts += [rows, DataFrame([{**about, **r}])]
+    frame = concat(parts, ignore_index=True)[["platform", "kind", "row", *APPLICATIONS, "STREAM"]]
+    frame.attrs["notes"] = [*notes, *_in_no_mean(records), *_without_mean(points[points["own"]])]
     return frame
 
 
-def _by_application() -> dict[str, list[str]]:
-    """Return the patterns of each application."""
-    return {
-        application: [name for name in application_patterns() if name.startswith(application)]
-        for application in APPLICATIONS
-    }
+def _applications(patterns: Series) -> Series:
+    return patterns.str.partition("-")[0]
 
 
 def _in_no_mean(records: Records) -> list[str]:
@@ -386,28 +329,24 @@ def _in_no_mean(records: Records) -> list[str]:
         return []
     frame = frame_of(records)
     ours = frame["kernel"].isin(KERNELS)
-    others = frame[ours & ~frame["pattern"].isin(application_patterns())]["pattern"]
-    notes = []
-    if not ours.all():
-        kernels = joined(sorted({str(kernel) for kernel in frame["kernel"][~ours]}))
-        left = counted(int((~ours).sum()), "record")
-        notes.append(f"{left} of other kernels than gather and scatter ({kernels}) left out.")
-    if len(others):
-        names = list(dict.fromkeys(map(str, others)))
-        more = f" and {len(names) - 3} more" * (len(names) > 3)
-        notes.append(
-            f"{counted(len(others), 'record')} of patterns that are no application's "
-            f"({', '.join(names[:3])}{more}) left out."
+    strange = ours & ~frame["pattern"].isin(application_patterns())
+    return [
+        f"{counted(len(names), 'record')} of {what} ({first_three([*names.unique()])}) left out."
+        for names, what in (
+            (frame[~ours]["kernel"], "other kernels than gather and scatter"),
+            (frame[strange]["pattern"].astype(str), "patterns that are no application's"),
         )
-    return notes
+        if len(names)
+    ]
 
 
-def _without_mean(platform: str, measured: Bandwidths) -> list[str]:
+def _without_mean(own: DataFrame) -> list[str]:
     """Return notes on the applications without a mean, with the patterns that are missing."""
     notes = []
-    for application, every in _by_application().items():
-        lacking = [name for name in every if (kernel_of(name), name) not in measured]
-        if 0 < len(lacking) < len(every):
+    for (platform, application), rows in own.groupby(["platform", "application"], sort=False):
+        every = [name for name in application_patterns() if name.startswith(application)]
+        lacking = [name for name in every if name not in set(rows["case"])]
+        if lacking:
             notes.append(
                 f"{platform} has no mean of {application}, whose other records are left out: no "
                 f"valid record of {joined(lacking)}."

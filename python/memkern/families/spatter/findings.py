@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 
 from memkern.families.spatter.data import (
     KERNELS,
     STRIDE_1,
-    kernel_of,
+    over_stride_1,
     own_records,
-    platforms_of,
     points_of,
-    relative,
     same_cases,
 )
 from memkern.plots.kit import (
     BANDWIDTH,
     DataFrame,
     best,
+    by_value,
     counted,
     disturbed_mark,
     joined,
@@ -29,11 +26,10 @@ from memkern.plots.kit import (
     rounded,
     shown_in,
     typed,
+    undisturbed,
     with_names,
 )
 from memkern.results.ratios import Ratio
-
-Keys = AbstractSet[tuple[str, str]]
 
 # Figures of strides and of patterns by kind of platform.
 _STRIDES = {"cpu": "spatter-fig3", "gpu": "spatter-fig5"}
@@ -50,25 +46,21 @@ def findings(records: DataFrame) -> list[str]:
     """
     own, _ = own_records(records, ("variant", "pages"))
     points, _ = points_of(records)
-    platforms = [platform for platform, is_own in platforms_of(points).items() if is_own]
-    ratios = relative(points)
+    ratios = over_stride_1(points)
     found = {}
-    for platform in platforms:
-        kind = points.loc[points["platform"] == platform, "kind"].iloc[0]
-        strides = _STRIDES[kind]
-        mine = own[own["platform"] == platform]
-        suspect = points[points["disturbed"] & (points["platform"] == platform)]
-        disturbed = set(zip(suspect["kernel"], suspect["case"], strict=True))
+    for platform, mine in points[points["own"]].groupby("platform", sort=False):
+        kind = mine["kind"].iloc[0]
+        every = own[own["platform"] == platform]
+        beside = points[
+            points["kind"].eq(kind) & (~points["own"] | points["platform"].eq(platform))
+        ]
+        quiet = every[~every["disturbed"]]  # disturbed records are not compared
         found[platform] = [
-            *shown_in(
-                strides,
-                _on_strides(points[points["platform"] == platform], float(lines_B(mine).max())),
-            ),
-            *shown_in(strides, _beside_published(points[points["kind"] == kind], platform)),
-            *shown_in(_PATTERNS[kind], _on_patterns(ratios.get(platform, {}), disturbed)),
-            # Disturbed records are not compared.
-            *shown_in("spatter-fig6", _on_variants(mine[~mine["disturbed"]])),
-            *shown_in("spatter-pages", _on_pages(mine[~mine["disturbed"]])),
+            *shown_in(_STRIDES[kind], _on_strides(mine, float(lines_B(every).max()))),
+            *shown_in(_STRIDES[kind], _beside_published(beside, str(platform))),
+            *shown_in(_PATTERNS[kind], _on_patterns(ratios[ratios["platform"] == platform])),
+            *shown_in("spatter-fig6", _on_variants(quiet)),
+            *shown_in("spatter-pages", _on_pages(quiet)),
         ]
     return with_names(found)
 
@@ -77,7 +69,7 @@ def _on_strides(mine: DataFrame, line_B: float) -> list[str]:
     """Return the sentences on the bandwidth at stride 1 and its share at larger strides."""
     first, drops = [], []
     for kernel, word in KERNELS.items():
-        rows = {row["case"]: row for row in mine[mine["kernel"] == kernel].to_dict("records")}
+        rows = by_value(mine[mine["kernel"] == kernel], "case")
         if STRIDE_1 not in rows:
             continue
         base = rows[STRIDE_1]
@@ -101,8 +93,7 @@ def _on_strides(mine: DataFrame, line_B: float) -> list[str]:
 def _beside_published(points: DataFrame, platform: str) -> list[str]:
     """Return the sentences on the stride-1 bandwidth of a thread beside published platforms."""
     sentences = []
-    shown = ~points["own"] | points["platform"].eq(platform)
-    here = points[points["case"].eq(STRIDE_1) & shown]
+    here = points[points["case"].eq(STRIDE_1)]
     for kernel, word in KERNELS.items():
         rows = here[here["kernel"] == kernel].set_index("platform")
         each = (rows["bandwidth_GBps"] / rows["threads"]).dropna()
@@ -122,19 +113,18 @@ def _beside_published(points: DataFrame, platform: str) -> list[str]:
     return sentences
 
 
-def _on_patterns(ratio: Mapping[str, float], disturbed: Keys) -> list[str]:
+def _on_patterns(rows: DataFrame) -> list[str]:
     """Return the sentence on the slowest and the fastest application pattern."""
-    if len(ratio) < 2:
+    if len(rows) < 2:
         return []
-    suspect = {
-        name for name in ratio if {(kernel_of(name), name), (kernel_of(name), STRIDE_1)} & disturbed
-    }
-    ends = [name for name in ratio if name not in suspect] or list(ratio)
-    low, high = min(ends, key=ratio.__getitem__), max(ends, key=ratio.__getitem__)
+    rows = rows.assign(disturbed=rows["disturbed"] | rows["base_disturbed"])
+    each = undisturbed(rows).sort_values("ratio", kind="stable").to_dict("records")
+    low, high = each[0], each[-1]
     return [
-        f"Of {len(ratio)} application patterns the worst is {low}, with {percent(ratio[low])} of "
-        f"the stride-1 bandwidth of its kernel{disturbed_mark(low in suspect)}, and the best "
-        f"{high}, with {percent(ratio[high])}{disturbed_mark(high in suspect)}."
+        f"Of {len(rows)} application patterns the worst is {low['case']}, with "
+        f"{percent(low['ratio'])} of the stride-1 bandwidth of its kernel"
+        f"{disturbed_mark(low['disturbed'])}, and the best {high['case']}, with "
+        f"{percent(high['ratio'])}{disturbed_mark(high['disturbed'])}."
     ]
 
 

@@ -6,7 +6,8 @@ Figure 9 has the bandwidth of patterns against that of stride 1; another figure 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from memkern import reference
@@ -14,14 +15,14 @@ from memkern.checks import LEAST, MOST, unknown
 from memkern.families.spatter.data import (
     KERNELS,
     KINDS,
+    SCATTER,
     STRIDE_1,
     application_patterns,
     incomplete,
     kernel_of,
-    labels_of,
-    looks_of,
+    labelled,
+    over_stride_1,
     own_records,
-    platforms_of,
     points_of,
     published,
     remarks,
@@ -30,16 +31,24 @@ from memkern.inputs.patterns import Pattern, custom, parse
 from memkern.plots.kit import (
     DOUBLE_IN,
     GREY,
+    LOOK,
+    TITLE,
     Axes,
+    Axis,
+    Curves,
     DataFrame,
     Figure,
     InputError,
+    Level,
+    Measured,
+    Panel,
     Records,
-    Selection,
+    Shown,
+    disturbed_note,
     drawn,
-    finish,
     fraction,
     frame_of,
+    in_thousands,
     intervals,
     joined,
     legend_below,
@@ -49,12 +58,12 @@ from memkern.plots.kit import (
     other_look,
     panels,
     plain,
-    spaced,
+    published_table,
     split,
-    table,
     tabulated,
     tell_lacking,
     ticks_at,
+    typed,
     with_ends,
 )
 
@@ -79,31 +88,23 @@ SELECTED = (
 # --------------------------------------------------------------------------------------- tables
 
 
-@table(
+published_table(
     "spatter-table1",
+    "lavin2020-kernels",
+    "Gathers and scatters of kernels of four applications, as published.",
     "application, class (of its patterns), kernel, gathers, scatters, moved_MB (by gathers and "
     "scatters) and moved_percent (of the bytes of all loads and stores)",
     paper="lavin2020",
     number="table 1",
-    records="Not used",
-    optional=True,
 )
-def traced_kernels(records: Records = None) -> Selection:
-    """Gathers and scatters of kernels of four applications, as published."""
-    return reference.load("lavin2020-kernels"), []
-
-
-@table(
+published_table(
     "spatter-table2",
+    "lavin2020-applications",
+    "Versions and problems of the applications from which the patterns were extracted.",
     "application, version, problem, changes and traced (the parts of the kernels)",
     paper="lavin2020",
     number="table 2",
-    records="Not used",
-    optional=True,
 )
-def traced_applications(records: Records = None) -> Selection:
-    """Versions and problems of the applications from which the patterns were extracted."""
-    return reference.load("lavin2020-applications"), []
 
 
 @tabulated(
@@ -124,37 +125,25 @@ def platforms_table(records: Records = None, stream_GBps: float = float("nan")) 
     stream_GBps : float
         STREAM bandwidth of the own machine in GB/s.
     """
-    from pandas import DataFrame
+    from pandas import concat
 
     if stream_GBps == stream_GBps and not LEAST <= stream_GBps <= MOST:
         raise InputError(f"stream_GBps is {stream_GBps!r}, which is not a positive number")
     own, notes = own_records(records)
-    rows = [
-        {
-            "platform": row["platform"],
-            "abbreviation": "",
-            "name": row["platform"],
-            "kind": row["kind"],
-            "row": "own",
-            "stream_MBps": 1e3 * stream_GBps,
-            "threads": row.get("threads") if row["kind"] == "cpu" else None,
-            "backend": row["backend"],
-        }
-        for row in own.drop_duplicates("platform").to_dict("records")
-    ]
-    rows += [
-        {
-            **{name: row[name] for name in ("platform", "abbreviation", "name", "kind")},
-            "row": "published",
-            "stream_MBps": row["table3_stream_MBps"],
-            "threads": row["table3_threads"],
-            "backend": row["backend"],
-        }
-        for row in reference.rows("lavin2020-platforms")
-        if row["table3_stream_MBps"] is not None
-    ]
-    frame = DataFrame(rows).round({"stream_MBps": 0})
-    frame = frame.astype({"threads": "Int64", "stream_MBps": "Int64"})
+    own = typed(own.drop_duplicates("platform"), ["threads"])
+    own = own.assign(
+        abbreviation="",
+        name=own["platform"],
+        row="own",
+        stream_MBps=1e3 * stream_GBps,
+        threads=own["threads"].where(own["kind"] == "cpu"),
+    )
+    theirs = reference.load("lavin2020-platforms").assign(row="published")
+    theirs = theirs.rename(columns=lambda name: name.removeprefix("table3_"))
+    columns = ["platform", "abbreviation", "name", "kind", "row"]
+    columns += ["stream_MBps", "threads", "backend"]
+    frame = concat([own[columns], theirs.dropna(subset="stream_MBps")[columns]], ignore_index=True)
+    frame = frame.round({"stream_MBps": 0}).astype({"threads": "Int64", "stream_MBps": "Int64"})
     frame.attrs["notes"] = notes
     return frame
 
@@ -174,28 +163,25 @@ def patterns_table(records: Records = None) -> DataFrame:
     from pandas import DataFrame
 
     rows = [
-        _described(row["pattern"], row["kernel"], custom(row["indices"]), row["delta"])
-        | {"row": "published", "type": row["type"]}
+        {**row, "row": "published", **_described(custom(row["indices"]))}
         for row in reference.rows("lavin2020-patterns")
     ]
-    unknown = []
-    for text, kernel, delta in _own_patterns(records):
+    notes = []
+    for row in _own_patterns(records):
         try:
-            pattern = parse(text)
+            rows.append({**row, "row": "own", "type": "", **_described(parse(row["pattern"]))})
         except InputError:  # a name that is no notation
-            unknown.append(text)
-        else:
-            rows.append(_described(text, kernel, pattern, delta) | {"row": "own", "type": ""})
-    columns = ["pattern", "kernel", "row", "index", "delta", "type", "class"]
-    frame = DataFrame(rows)[columns]
-    frame.attrs["notes"] = [
-        f"{name} left out: records have the name of this pattern, but not its indices."
-        for name in dict.fromkeys(unknown)
-    ]
+            notes.append(
+                f"{row['pattern']} left out: records have the name of this pattern, but not its "
+                "indices."
+            )
+    frame = DataFrame(rows)[["pattern", "kernel", "row", "index", "delta", "type", "class"]]
+    frame["kernel"] = frame["kernel"].map(KERNELS)
+    frame.attrs["notes"] = [*dict.fromkeys(notes)]
     return frame
 
 
-def _own_patterns(records: Records) -> list[tuple[str, str, object]]:
+def _own_patterns(records: Records) -> list[dict[str, Any]]:
     """Return pattern, kernel and delta of own gathers and scatters of no application."""
     if records is None:
         return []
@@ -205,48 +191,56 @@ def _own_patterns(records: Records) -> list[tuple[str, str, object]]:
     if frame.empty:
         return []
     need_columns(frame, "pattern", "delta")
-    frame = frame[~frame["pattern"].isin(application_patterns())]
-    cases = frame[["pattern", "kernel", "delta"]].drop_duplicates()
-    return [
-        (str(text), str(kernel), delta) for text, kernel, delta in cases.itertuples(index=False)
-    ]
+    frame = frame[~frame["pattern"].isin(application_patterns())].astype({"pattern": str})
+    return frame[["pattern", "kernel", "delta"]].drop_duplicates().to_dict("records")
 
 
-def _described(name: str, kernel: str, pattern: Pattern, delta: object) -> dict[str, object]:
-    most = 16
-    shown = ",".join(map(str, pattern.indices[:most])) + ",..." * (len(pattern) > most)
-    return {
-        "pattern": name,
-        "kernel": KERNELS[kernel],
-        "index": f"[{shown}]",
-        "delta": delta,
-        "class": pattern.access_class,
-    }
+def _described(pattern: Pattern) -> dict[str, object]:
+    """Return the first indices of a pattern and its class."""
+    shown = ",".join(map(str, pattern.indices[:16])) + ",..." * (len(pattern) > 16)
+    return {"index": f"[{shown}]", "class": pattern.access_class}
 
 
 # --------------------------------------------------------------------------------------- figures
 
 
-def _over_stride_1(points: DataFrame, cases: Collection[str]) -> DataFrame:
-    """Return the points of some cases with those of stride 1, in columns with prefix ``base_``.
-
-    The points of platforms and kernels without stride 1 are left out.
-    """
-    base = points[points["case"] == STRIDE_1].set_index(["platform", "kernel"])
-    base = base[["bandwidth_GBps", "disturbed"]].add_prefix("base_")
-    rows = points[points["case"].isin(cases)]
-    return rows.join(base, on=["platform", "kernel"], how="inner")
+def _crossed_out(panel: Panel) -> None:
+    """Cross out the scatters."""
+    scatters = panel.rows[panel.rows["kernel"] == SCATTER]
+    for _, rows in scatters.groupby("label"):
+        look = rows[LOOK].iloc[0]
+        how = look._replace(marker="x", color="black", zorder=look.zorder + 0.05)._asdict()
+        panel.ax.plot(rows[panel.x], rows[panel.y], label="_scatter", **how)
 
 
-@drawn(
-    "spatter-delta",
-    "A panel for CPUs and one for GPUs, 6.9 in wide.",
+def _delta_scale(ax: Axes, *_: Any) -> None:
+    """Give a delta of 0 a place of its own, at the left of 1."""
+    ax.set_xscale("symlog", linthresh=1)
+    ax.set_xlim(-0.5, 1e7)
+    ticks_at(ax.xaxis, [0, *(10.0**power for power in range(8))], in_thousands)
+
+
+def _share_scale(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
+    ax.set_yscale("log", base=2)
+    ax.set_ylim(frame[column].min() / 1.5, frame[column].max() * 1.5)
+    ax.yaxis.set_major_formatter(lambda share, _: fraction(share))
+
+
+@Curves(
+    name="spatter-delta",
+    x=Axis("delta", "Delta (values of 8 B)", _delta_scale),
+    y=Axis("ratio", "Bandwidth over that of stride 1", _share_scale),
+    layers=(Measured("label"), _crossed_out, Level(1)),
+    panels=(TITLE,),
+    shared=True,
+    height=2.9,
+    returns="A panel for CPUs and one for GPUs, 6.9 in wide.",
     paper="lavin2020",
     number="insight 5 of section 5.4.2",
     records="application patterns and of stride 1; the highest bandwidths are drawn",
     optional=True,
 )
-def bandwidth_by_delta(records: Records = None) -> Figure:
+def bandwidth_by_delta(records: Records = None) -> Shown:
     """Bandwidth of application patterns over that of stride 1 against the delta of the pattern.
 
     The delta is that with which the pattern ran, in values of 8 B; of the 16 instances that GPUs
@@ -255,58 +249,22 @@ def bandwidth_by_delta(records: Records = None) -> Figure:
     points, notes = points_of(records)
     left_out, told = incomplete(points)
     deltas = {row["pattern"]: row["delta"] for row in reference.rows("lavin2020-patterns")}
-    points = _over_stride_1(points, deltas)
-    points = points.assign(
-        ratio=points["bandwidth_GBps"] / points["base_bandwidth_GBps"],
-        delta=points["apart"].fillna(points["case"].map(deltas)),
-    )
-    others = points.loc[
-        ~points["own"].astype(bool) & points["delta"].ne(points["case"].map(deltas)), "case"
-    ]
-    notes.append(f"GPUs ran {joined(sorted(set(others)))} with other deltas than table 5 has.")
-    notes = [*notes, *left_out, *remarks(records, points, "application patterns and of stride 1")]
-    labels = labels_of(points)
-    fig, axes = panels(2, 2, 2.9)
-    tell_lacking(fig, told)
     # Of both panels, which share a legend.
-    looks = looks_of(platforms_of(points.sort_values("kind", kind="stable")))
-    for ax, (kind, title) in zip(axes, KINDS.items(), strict=True):
-        of_kind = points[points["kind"] == kind]
-        for platform in platforms_of(of_kind):
-            look = looks[platform]._replace(linestyle="none")
-            rows = of_kind[of_kind["platform"] == platform]
-            label = plain(labels[platform])
-            ax.plot(rows["delta"], rows["ratio"], label=label, **look._asdict())
-            for marks, name, how in (
-                (
-                    rows[rows["kernel"].ne("spatter.gather")],
-                    "_scatter",
-                    {"marker": "x", "color": "black"},
-                ),
-                (rows[rows["disturbed"]], "_disturbed", {"markerfacecolor": "white"}),
-            ):
-                style = look._replace(zorder=look.zorder + 0.05)._asdict() | how
-                ax.plot(marks["delta"], marks["ratio"], label=name, **style)
-        ax.axhline(1, color=GREY, linewidth=0.9, zorder=1, label="_equal")
-        # A delta of 0 has a place of its own, at the left of 1.
-        ax.set_xscale("symlog", linthresh=1)
-        ax.set_xlim(-0.5, 1e7)
-        ticks_at(ax.xaxis, [0, 1, 10, 100, 10**3, 10**4, 10**5, 10**6, 10**7], _short)
-        ax.set_yscale("log", base=2)
-        low, high = points["ratio"].min(), points["ratio"].max()
-        ax.set_ylim(low / 1.5, high * 1.5)
-        ax.yaxis.set_major_formatter(
-            lambda share, _: fraction(share) if share < 1 else f"{share:g}"
-        )
-        ax.set(title=title, xlabel="Delta (values of 8 B)")
-    axes[0].set_ylabel("Bandwidth over that of stride 1")
-    return finish(fig, 4, [*notes, "Crossed out: scatters."], points)
-
-
-def _short(delta: float) -> str:
-    return spaced(delta) if delta < 10**4 else f"{delta / 10**6:g} M" if delta >= 10**6 else (
-        f"{delta / 10**3:g} k"
-    )  # fmt: skip
+    points = labelled(over_stride_1(points).sort_values("kind", kind="stable"))
+    points = points.assign(
+        delta=points["apart"].fillna(points["case"].map(deltas)),
+        label=points["label"].map(plain),
+        look=[look._replace(linestyle="none") for look in points[LOOK]],
+        **{TITLE: points["kind"].map(KINDS)},
+    )
+    others = points[~points["own"] & points["delta"].ne(points["case"].map(deltas))]["case"]
+    notes += [
+        *left_out,
+        f"GPUs ran {joined(sorted(set(others)))} with other deltas than table 5 has.",
+        *remarks(records, points, "application patterns and of stride 1"),
+        "Crossed out: scatters.",
+    ]
+    return Shown(points, notes, told)
 
 
 def _is_stride(name: str) -> bool:
@@ -366,23 +324,23 @@ def bandwidth_bandwidth(
         Cascade Lake.
     """
     cells = _panels_of(split(patterns))
-    applications = [name for names in cells.values() for name in names if not _is_stride(name)]
+    names = [name for each in cells.values() for name in each]
+    applications = [name for name in names if not _is_stride(name)]
     points, notes = points_of(records)
-    theirs = points[~points["own"].astype(bool)]["platform"]
+    theirs = dict.fromkeys(points[~points["own"]]["platform"])
     for platform in split(omit):
-        if platform not in set(theirs):
-            raise unknown(platform, "platform", dict.fromkeys(theirs))
-    points = points[points["own"].astype(bool) | ~points["platform"].isin(split(omit))]
-    labels = labels_of(points)
+        if platform not in theirs:
+            raise unknown(platform, "platform", theirs)
+    points = labelled(points[points["own"] | ~points["platform"].isin(split(omit))])
     told: list[str] = []
     if applications:
         left_out, told = incomplete(points, applications)
         notes += left_out
         complete = points[points["case"].isin(applications)]["platform"]
         points = points[points["platform"].isin(complete)]
-    points = _over_stride_1(points, [name for names in cells.values() for name in names])
-    points = points.assign(disturbed=points["disturbed"] | points["base_disturbed"].eq(True))
-    notes += remarks(records, points, "these patterns with stride 1")
+    points = over_stride_1(points, names)
+    points = points.assign(disturbed=points["disturbed"] | points["base_disturbed"])
+    notes += remarks(records, points, "these patterns with stride 1") + disturbed_note(points)
 
     fig, axes = panels(len(cells), 2, 3.7)
     tell_lacking(fig, told)
@@ -396,23 +354,15 @@ def bandwidth_bandwidth(
         of_kernel = points[points["kernel"] == kernel]
         lowest = _shares(ax, of_kernel)
         below = of_kernel[of_kernel["bandwidth_GBps"] < lowest]
-        ax.plot(
-            below["base_bandwidth_GBps"],
-            [lowest] * len(below),
-            "kx",
-            markersize=4,
-            zorder=9.5,
-            label="_off",
-        )
+        x, y = below["base_bandwidth_GBps"], [lowest] * len(below)
+        ax.plot(x, y, "kx", markersize=4, zorder=9.5, label="_off")
         off += [
-            f"{case} on {plain(platform)}, {bandwidth:.2g} GB/s"
-            for platform, case, bandwidth in zip(
-                below["platform"], below["case"], below["bandwidth_GBps"], strict=True
-            )
+            f"{row['case']} on {plain(row['platform'])}, {row['bandwidth_GBps']:.2g} GB/s"
+            for row in below.to_dict("records")
         ]
         of_kernel = of_kernel.assign(bandwidth_GBps=of_kernel["bandwidth_GBps"].clip(lower=lowest))
         _markers(ax, of_kernel, names)
-        _name_platforms(ax, of_kernel, labels)
+        _name_platforms(ax, of_kernel)
     if off:
         notes.append(f"✕ below the scale: {'; '.join(off)}.")
     note(fig, [*notes, "In parentheses: threads."])
@@ -447,15 +397,12 @@ def _shares(ax: Axes, points: DataFrame) -> float:
 
 def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
     """Draw one set of markers per pattern; markers of own records are larger, edged and on top."""
-    strides = filter(_is_stride, patterns)
-    looks = {
-        name: other_look(0)._replace(color=GREY, marker=marker)
-        for name, marker in zip(strides, "o*dHp<", strict=False)
-    }
-    others = [name for name in patterns if name not in looks]
-    looks |= {name: other_look(number) for number, name in enumerate(others)}
+    strides, others = iter("o*dHp<"), map(other_look, count())
     for pattern in patterns:
-        look = looks[pattern]
+        if _is_stride(pattern):
+            look = other_look(0)._replace(color=GREY, marker=next(strides))
+        else:
+            look = next(others)
         rows = points[points["case"] == pattern]
         published, own = rows[~rows["own"]], rows[rows["own"]]
         how: dict[str, Any] = {"color": look.color, "zorder": 4, "label": pattern}
@@ -472,14 +419,13 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
     legend_below(ax, DOUBLE_IN / 2)
 
 
-def _name_platforms(ax: Axes, points: DataFrame, labels: Mapping[str, str]) -> None:
+def _name_platforms(ax: Axes, points: DataFrame) -> None:
     """Draw a vertical line for each platform and write its name above the axes."""
     import numpy as np
 
     platforms = points.drop_duplicates("platform")
     names = [
-        plain(re.sub(r", ([^,]*) threads?$", r" (\1)", labels[platform]), 30)
-        for platform in platforms["platform"]
+        plain(re.sub(r", ([^,]*) threads?$", r" (\1)", label), 30) for label in platforms["label"]
     ]
     x = platforms["base_bandwidth_GBps"].to_numpy(dtype=float)
     left, right = np.log2(ax.get_xlim())

@@ -6,12 +6,12 @@ The radars of a platform also have patterns that the user named. The radars of a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import cos, degrees, pi, tau
 from string import ascii_uppercase
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from memkern import reference
 from memkern.checks import unknown
@@ -24,27 +24,28 @@ from memkern.families.spatter.data import (
     SCATTER,
     STRIDE_1,
     application_patterns,
-    bandwidths,
+    first_three,
     incomplete,
-    kernel_of,
-    labels_of,
-    platforms_of,
+    labelled,
+    over_stride_1,
     points_of,
-    relative,
     remarks,
 )
 from memkern.plots.kit import (
+    BANDWIDTH,
     DOUBLE_IN,
     GREY,
     NOTE_SIZE,
     DataFrame,
     Figure,
     Records,
+    disturbed_note,
     drawn,
     fraction,
     new_figure,
     note,
     note_lines,
+    ordered,
     other_look,
     own_look,
     plain,
@@ -65,15 +66,60 @@ def radius(ratio: Any) -> Any:
     return np.log2(np.clip(ratio, FLOOR, CAP) / FLOOR)
 
 
-def _radar(fig: Figure, x: float, bottom: float, diameter: float, label: str) -> Any:
-    """Add a radar at a position in inches, and draw its rings.
+class _Radar(NamedTuple):
+    """A radar: the label of its axes, its title, what draws it, and the lines below it."""
+
+    label: str
+    title: str
+    draw: Callable[[Any], None]
+    lines: Sequence[str] = ()
+    bold: bool = True
+    share: float = 1.0  # of the diameter
+
+
+def _grid(
+    radars: Sequence[_Radar],
+    notes: Sequence[str],
+    columns: int,
+    diameter: float,
+    room: float,
+    size: float,
+    above: float = 0.0,
+) -> Figure:
+    """Draw rows of radars of a diameter in inches, with `room` around each for the names of spokes.
+
+    The titles have the font size `size`; `above` is left free above all.
+    """
+    lines = 2 + max(radar.title.count("\n") for radar in radars)
+    down = room + 0.015 * size * lines + diameter
+    rows = [radars[first : first + columns] for first in range(0, len(radars), columns)]
+    below = [room + 0.105 * max(len(radar.lines) for radar in row) for row in rows]
+    small_print = 0.1 * (len(note_lines(DOUBLE_IN, notes)) + 0.5)
+    height = above + len(rows) * down + sum(below) + small_print
+    fig = new_figure(DOUBLE_IN, height, layout=None)
+    for number, radar in enumerate(radars):
+        row, column = divmod(number, columns)
+        x = (column + 0.5) / columns
+        y = height - above - (row + 1) * down - sum(below[:row])
+        radar.draw(_axes(fig, x * DOUBLE_IN, y + diameter / 2, diameter * radar.share, radar.label))
+        title = {"fontsize": size, "fontweight": "bold" if radar.bold else "normal"}
+        fig.text(x, (y + diameter + room + 0.04) / height, radar.title, ha="center", **title)
+        small = {"fontsize": NOTE_SIZE, "color": GREY, "va": "top"}
+        fig.text(x, (y - room) / height, "\n".join(radar.lines), ha="center", **small)
+    note(fig, notes)
+    return fig
+
+
+def _axes(fig: Figure, x: float, y: float, diameter: float, label: str) -> Any:
+    """Add the axes of a radar with its centre at a position in inches, and draw its rings.
 
     The layout engine ignores the names around a radar.
     """
     import numpy as np
 
     across, up = fig.get_size_inches()
-    box = (x - diameter / 2) / across, bottom / up, diameter / across, diameter / up
+    corner = (x - diameter / 2) / across, (y - diameter / 2) / up
+    box = *corner, diameter / across, diameter / up
     ax: Any = fig.add_axes(box, projection="polar", label=label)
     ax.set_theta_zero_location("N")
     ax.set_theta_direction(-1)
@@ -99,18 +145,36 @@ def _name_spoke(ax: Any, angle: float, r: float, name: str, colour: str) -> None
     _write(ax, angle, r, name, fontsize=5.5, rotation=turn, color=colour)
 
 
-def _mark(
-    ax: Any, rows: DataFrame, disturbed: Collection[str], crosses: float, how: Mapping[str, Any]
-) -> None:
-    """Draw hollow markers for the spokes in `disturbed`, and cross out values off the scale."""
-    off = rows[~rows["ratio"].between(FLOOR, CAP)]
-    cross = {"marker": "x", "markersize": 3.5, "color": "black", "zorder": crosses}
-    for some, label, look in (
-        (rows[rows.index.isin(disturbed)], "_disturbed", {"markerfacecolor": "white"}),
-        (off, "_off", cross),
+def _draw(ax: Any, rows: DataFrame, label: str, colour: str, marker: str, line: str = "") -> None:
+    """Draw a series over its spokes: joined by a line of this colour, or each with a bar.
+
+    Markers of disturbed records are hollow, and values off the scale are crossed out.
+    """
+    own = int(rows["own"].any())
+    theta, r = rows["angle"], radius(rows["ratio"])
+    if line or not own:
+        ax.fill([0, *theta], [0, *r], color=colour, alpha=0.2, linewidth=0, zorder=2)
+    width = 1.3 if own else 0.8
+    if not line or len(rows) == 1:
+        for angle, end in zip(theta, r, strict=True):
+            ax.plot([angle, angle], [0, end], color=colour, linewidth=width, label="_bar")
+    how: dict[str, Any] = {
+        "marker": marker,
+        "markersize": 3.0 if own else 2.2,
+        "color": colour,
+        "clip_on": False,
+        "linestyle": "none",
+        "zorder": 4.0 + own,
+    }
+    face = {"markerfacecolor": colour, "markeredgecolor": colour}
+    joined = {"color": line, "linestyle": "-", "linewidth": width, **face} if line else {}
+    cross = {"marker": "x", "markersize": 3.5, "color": "black", "zorder": 6.0}
+    for some, name, look in (
+        (rows, label, joined),
+        (rows[rows["disturbed"]], "_disturbed", {"markerfacecolor": "white", "zorder": 5.1}),
+        (rows[~rows["ratio"].between(FLOOR, CAP)], "_off", cross),
     ):
-        style = {**how, "linestyle": "none", **look}
-        ax.plot(some["angle"], radius(some["ratio"]), label=label, **style)
+        ax.plot(some["angle"], radius(some["ratio"]), label=name, **how | look)
 
 
 # ------------------------------------------------------------------------------ one per platform
@@ -150,76 +214,61 @@ def _spokes_of_patterns(patterns: Sequence[str]) -> dict[str, float]:
 def _name_arcs(ax: Any, spokes: Mapping[str, float], rings_named: Sequence[float]) -> None:
     """Name the rings, and draw the named arcs of the applications."""
     import numpy as np
+    from pandas import Series
 
     for ring in rings_named:
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
         ink = "black" if ring == 1 else GREY
         _write(ax, 0, radius(ring), fraction(ring), fontsize=5.5, color=ink, bbox=box, zorder=9)
-    groups = list(dict.fromkeys(map(_group, spokes)))
+    groups = Series(spokes).groupby(_group, sort=False)
     half = tau / (len(spokes) + len(groups) + 1) / 2
-    for application in groups:
-        angles = [angle for name, angle in spokes.items() if _group(name) == application]
-        arc = np.linspace(angles[0] - half, angles[-1] + half, 60)
-        style = {"color": _BY_APPLICATION[application], "linewidth": 2.2, "solid_capstyle": "butt"}
-        ax.plot(arc, np.full_like(arc, radius(CAP) * 1.06), clip_on=False, label="_arc", **style)
-        middle = (angles[0] + angles[-1]) / 2
-        turn = -degrees(middle) + (0 if cos(middle) >= -0.01 else 180)
-        how = {"fontsize": 6, "fontweight": "bold", "color": _BY_APPLICATION[application]}
-        _write(ax, middle, radius(CAP) * 1.2, application, rotation=turn, **how)
-
-
-def _draw_patterns(
-    ax: Any, spokes: Mapping[str, float], ratio: Mapping[str, float], own: bool, disturbed: set[str]
-) -> None:
-    """Draw one platform; the patterns in `disturbed` are hollow."""
-    from pandas import DataFrame
-
-    rows = DataFrame({"angle": spokes, "ratio": ratio}).dropna().sort_values("angle")
-    for (application, kernel), mine in rows.groupby(
-        [rows.index.map(_group), rows.index.map(kernel_of)]
-    ):
+    for application, angles in groups:
+        first, last = angles.iloc[[0, -1]]
+        arc = np.linspace(first - half, last + half, 60)
         colour = _BY_APPLICATION[str(application)]
-        theta, r = mine["angle"], radius(mine["ratio"])
-        ax.fill([0, *theta], [0, *r], color=colour, alpha=0.2, linewidth=0, zorder=2)
-        how = {
-            "marker": _MARKERS[str(kernel)],
-            "markersize": 3.0 if own else 2.2,
-            "color": colour,
-            "clip_on": False,
-        }
-        line = {"color": "black" if own else colour, "linewidth": 1.3 if own else 0.8}
-        face = {"markerfacecolor": colour, "markeredgecolor": colour, "zorder": 4.0}
-        ax.plot(theta, r, label=f"{application} {KERNELS[str(kernel)]}", **how | line | face)
-        if len(mine) == 1:
-            ax.plot([*theta, *theta], [0, *r], color=colour, linewidth=1.0, label="_spoke")
-        _mark(ax, mine, disturbed, 4.1, how | {"zorder": 4.1})
+        style = {"color": colour, "linewidth": 2.2, "solid_capstyle": "butt"}
+        ax.plot(arc, np.full_like(arc, radius(CAP) * 1.06), clip_on=False, label="_arc", **style)
+        middle = (first + last) / 2
+        turn = -degrees(middle) + (0 if cos(middle) >= -0.01 else 180)
+        how = {"fontsize": 6, "fontweight": "bold", "color": colour}
+        _write(ax, middle, radius(CAP) * 1.2, str(application), rotation=turn, **how)
 
 
-def _draw_key(ax: Any, spokes: Mapping[str, float], named: Sequence[str]) -> None:
+def _draw_patterns(ax: Any, rows: DataFrame, spokes: Mapping[str, float]) -> None:
+    """Draw one platform."""
+    _name_arcs(ax, spokes, RINGS[1:])
+    for (application, kernel), mine in rows.groupby([rows["case"].map(_group), "kernel"]):
+        colour = _BY_APPLICATION[application]
+        line = "black" if mine["own"].any() else colour
+        _draw(ax, mine, f"{application} {KERNELS[kernel]}", colour, _MARKERS[kernel], line)
+
+
+def _draw_key(ax: Any, spokes: Mapping[str, float], numbers: Mapping[str, int]) -> None:
     """Draw the key: the name of every spoke, a number for the patterns that the user named."""
+    _name_arcs(ax, spokes, RINGS)
     for name, angle in spokes.items():
         ax.plot([angle, angle], radius([1 / 64, 1]), color="#d0d0d0", linewidth=0.5, label="_spoke")
-        short = str(named.index(name) + 1) if name in named else name.partition("-")[2]
-        _name_spoke(ax, angle, radius(2.8), short, _BY_APPLICATION[_group(name)])
+        short = numbers.get(name, name.partition("-")[2])
+        _name_spoke(ax, angle, radius(2.8), str(short), _BY_APPLICATION[_group(name)])
 
 
 def _small_print(
-    platform: Mapping[tuple[str, str], float], ratio: Mapping[str, float], named: Sequence[str]
+    base: Mapping[str, float], rows: DataFrame, numbers: Mapping[str, int]
 ) -> list[str]:
     """Return lines with the stride-1 bandwidths, the user's patterns, and what is off the scale."""
-    base = {
-        word: rounded(platform[kernel, STRIDE_1]) if (kernel, STRIDE_1) in platform else "-"
-        for kernel, word in KERNELS.items()
-    }
-    lines = [f"stride 1: gather {base['gather']},", f"scatter {base['scatter']} GB/s"]
+    gather, scatter = (rounded(base[name]) if name in base else "-" for name in KERNELS)
+    lines = [f"stride 1: gather {gather},", f"scatter {scatter} GB/s"]
+    ratios = dict(zip(rows["case"], rows["ratio"], strict=True))
     mine = [
-        f"{number} {_plain_name(name)}: {ratio[name]:.2g}"
-        for number, name in enumerate(named, start=1)
-        if name in ratio
+        f"{numbers[name]} {_plain_name(name)}: {ratio:.2g}"
+        for name, ratio in ratios.items()
+        if name in numbers
     ]
     if mine:
         lines += wrap(f"{OWN} {', '.join(mine)}", 36)
-    outside = [f"{_plain_name(name)} {x:.2g}" for name, x in ratio.items() if not FLOOR <= x <= CAP]
+    outside = [
+        f"{_plain_name(name)} {x:.2g}" for name, x in ratios.items() if not FLOOR <= x <= CAP
+    ]
     if outside:
         named = outside[:2] if len(outside) < 3 else [f"{outside[0]} and {len(outside) - 1} more"]
         lines += wrap("✕ off the scale: " + ", ".join(named), 36)
@@ -246,65 +295,34 @@ def _radars_of_platforms(records: Records, kind: str, patterns: str | Sequence[s
     points, notes = points_of(records, kind, named=True)
     pages = _pages(points, split(patterns))
     every = [pattern for page in pages for pattern in page]
-    applications = points[points["case"].isin(every)]
-    notes += remarks(records, applications, f"patterns on {KINDS[kind]}")
-    values, labels, own = bandwidths(points), labels_of(points), platforms_of(points)
-    left_out, told = incomplete(points, every)
-    notes += left_out
-    small: list[tuple[str, list[str], dict[str, float], list[str]]] = []
     named = [pattern for pattern in every if _group(pattern) == OWN]
+    numbers = {pattern: number for number, pattern in enumerate(named, start=1)}
+    points = labelled(points)
+    applications = points[points["case"].isin(every)]
+    left_out, told = incomplete(points, every)
+    notes += [
+        *remarks(records, applications, f"patterns on {KINDS[kind]}"),
+        *disturbed_note(applications),
+        *left_out,
+    ]
+    rows = over_stride_1(points, every)
+    bases = points[points["case"].eq(STRIDE_1)].set_index(["platform", "kernel"])[BANDWIDTH]
+    radars = []
     for page in pages:
-        small += [
-            (platform, page, ratio, _small_print(values[platform], ratio, named))
-            for platform, ratio in relative(points, page).items()
-        ]
-        small.append(("", page, {}, [*_KEY, "● gather, ▲ scatter"]))
-
-    columns = min(4 if len(small) > 6 else 3, len(small))
-    rows = [small[first : first + columns] for first in range(0, len(small), columns)]
-    across = DOUBLE_IN / columns
-    diameter = min(across - 0.42, 1.6)
-    names = 0.06 + 0.12 * diameter  # room for the names around a radar
-    title = names + 0.12 * max(
-        2 + two_lines(labels.get(platform, "")).count("\n") for platform, *_ in small
-    )
-    below = [names + 0.105 * max(len(lines) for *_, lines in row) for row in rows]
-    small_print = 0.1 * (len(note_lines(DOUBLE_IN, notes)) + 0.5)
-    height = len(rows) * (title + diameter) + sum(below) + small_print
-    fig = new_figure(DOUBLE_IN, height, layout=None)
-    tell_lacking(fig, told)
-    for number, (platform, page, ratio, lines) in enumerate(small):
         spokes = _spokes_of_patterns(page)
-        row, column = divmod(number, columns)
-        x = (column + 0.5) * across
-        y = height - (row + 1) * (title + diameter) - sum(below[:row])
-        ax = _radar(fig, x, y, diameter, platform or "key")
-        _name_arcs(ax, spokes, RINGS[1:] if platform else RINGS)
-        if platform:
-            disturbed = applications[
-                (applications["platform"] == platform) & applications["disturbed"]
-            ]
-            _draw_patterns(ax, spokes, ratio, own[platform], set(disturbed["case"]))
-        else:
-            _draw_key(ax, spokes, named)
-        fig.text(
-            x / DOUBLE_IN,
-            (y + diameter + names + 0.04) / height,
-            two_lines(labels[platform]) if platform else "Key",
-            ha="center",
-            fontsize=8,
-            fontweight="bold" if own.get(platform) else "normal",
-        )
-        fig.text(
-            x / DOUBLE_IN,
-            (y - names) / height,
-            "\n".join(lines),
-            ha="center",
-            va="top",
-            fontsize=NOTE_SIZE,
-            color=GREY,
-        )
-    note(fig, notes)
+        shown = rows[rows["case"].isin(page)]
+        for platform, mine in shown.groupby("platform", sort=False):
+            mine = mine.assign(angle=mine["case"].map(spokes)).sort_values("angle")
+            title, own = two_lines(mine["label"].iloc[0]), bool(mine["own"].iloc[0])
+            draw = partial(_draw_patterns, rows=mine, spokes=spokes)
+            lines = _small_print(bases[platform], mine, numbers)
+            radars.append(_Radar(str(platform), title, draw, lines, own))
+        draw = partial(_draw_key, spokes=spokes, numbers=numbers)
+        radars.append(_Radar("key", "Key", draw, [*_KEY, "● gather, ▲ scatter"], bold=False))
+    columns = min(4 if len(radars) > 6 else 3, len(radars))
+    diameter = min(DOUBLE_IN / columns - 0.42, 1.6)
+    fig = _grid(radars, notes, columns, diameter, room=0.06 + 0.12 * diameter, size=8)
+    tell_lacking(fig, told)
     return fig
 
 
@@ -363,105 +381,83 @@ _SCALE = (
     "Distance from the centre: bandwidth over that of stride 1, rings at 1/64, 1/8, 1 (black) and "
     "8. Blue: published CPUs, green: published GPUs, black: own."
 )
-_COLUMNS = 6
-_RADAR_IN, _TITLE_IN = 0.94, 0.22
 
 
-def _spokes_of_platforms(points: DataFrame) -> DataFrame:
-    """Return kind, own, angle and name in the key of each platform, by platform.
+def _spokes_of_platforms(rows: DataFrame) -> DataFrame:
+    """Return platform, own, colour, angle and name in the key of each platform.
 
     CPUs are before GPUs, and own platforms are the first of each.
     """
     import numpy as np
 
-    short = {row["platform"]: row["abbreviation"] for row in reference.rows("lavin2020-platforms")}
-    letters = iter(ascii_uppercase)
-    spokes = points.drop_duplicates("platform").astype({"own": bool}).set_index("platform")
+    short = reference.load("lavin2020-platforms").set_index("platform")["abbreviation"]
+    spokes = rows.drop_duplicates("platform")
     spokes = spokes.sort_values(["kind", "own"], ascending=[True, False], kind="stable")
+    own, letters = spokes["own"], iter(ascii_uppercase)
     slots = np.arange(len(spokes)) + 0.5 * spokes["kind"].eq("gpu")  # a gap before the GPUs
     return spokes.assign(
+        colour=spokes["kind"].map(_BY_KIND).mask(own, "black"),
         angle=tau * slots / (len(spokes) + 1),
         name=[
-            next(letters, "+") if own else short[platform]
-            for platform, own in spokes["own"].items()
+            next(letters, "+") if mine else short[platform]
+            for platform, mine in zip(spokes["platform"], own, strict=True)
         ],
-    )
+    )[["platform", "own", "colour", "angle", "name"]]
 
 
-def _draw_platforms(ax: Any, rows: DataFrame, disturbed: Collection[str]) -> None:
-    """Draw the bandwidth of one pattern over stride 1 of each platform; those disturbed hollow."""
+def _draw_spokes(ax: Any, spokes: DataFrame) -> None:
+    for angle in spokes["angle"]:
+        line = [0, radius(CAP)]
+        ax.plot([angle, angle], line, color="#e3e3e3", linewidth=0.5, label="_spoke")
+
+
+def _draw_platforms(ax: Any, rows: DataFrame, spokes: DataFrame) -> None:
+    """Draw one pattern."""
+    _draw_spokes(ax, spokes)
     for (kind, own), mine in rows.groupby(["kind", "own"]):
-        colour, emphasis = ("black", 1) if own else (_BY_KIND[str(kind)], 0)
-        theta, r = mine["angle"], radius(mine["ratio"])
-        if not own:
-            ax.fill([0, *theta], [0, *r], color=colour, alpha=0.2, linewidth=0, zorder=2)
-        for angle, end in zip(theta, r, strict=True):
-            ax.plot([angle, angle], [0, end], color=colour, linewidth=0.8 + 0.5 * emphasis,
-                    zorder=3 + emphasis, label="_bar")  # fmt: skip
-        how: dict[str, Any] = {
-            "marker": "o",
-            "markersize": 3.0 if own else 2.2,
-            "linestyle": "none",
-            "clip_on": False,
-            "color": colour,
-            "zorder": 4.0 + emphasis,
-        }
-        ax.plot(theta, r, label=f"{'own' if own else 'published'} {kind}", **how)
-        _mark(ax, mine, disturbed, 6.0, how | {"zorder": 5.1})
+        label = f"{'own' if own else 'published'} {kind}"
+        _draw(ax, mine.sort_values("angle"), label, mine["colour"].iloc[0], "o")
+
+
+def _draw_platform_names(ax: Any, spokes: DataFrame) -> None:
+    """Draw the key."""
+    _draw_spokes(ax, spokes)
+    for spoke in spokes.to_dict("records"):
+        _name_spoke(ax, spoke["angle"], 1.3 * radius(CAP), spoke["name"], spoke["colour"])
 
 
 def _radars_of_patterns(records: Records, kernel: str) -> Figure:
     points, notes = points_of(records)
     left_out, told = incomplete(points)
-    notes += left_out
-    ratios = relative(points)
-    points = points[points["platform"].isin(ratios)]
+    points = over_stride_1(points)
+    spokes = _spokes_of_platforms(points)
     patterns = [
         row["pattern"] for row in reference.rows("lavin2020-patterns") if row["kernel"] == kernel
     ]
-    applications = points[points["case"].isin(patterns)]
-    notes += remarks(records, applications, "application patterns and of stride 1")
-    spokes = _spokes_of_platforms(points)
-    own = spokes.loc[spokes["own"], "name"]
-    notes += [_SCALE, *(f"{name}: {plain(platform)}." for platform, name in own.items())]
+    rows = ordered(points[points["kernel"] == kernel], "case", patterns)
+    rows = rows.sort_values("case", kind="stable")
+    rows = rows.join(spokes.set_index("platform")[["angle", "colour"]], on="platform")
+    own = spokes[spokes["own"]]
+    off = rows[~rows["ratio"].between(FLOOR, CAP)]
     outside = [
-        f"{pattern} on {plain(platform)} {value:.2g}"
-        for pattern in patterns
-        for platform, ratio in ratios.items()
-        if not FLOOR <= (value := ratio.get(pattern, 1.0)) <= CAP
+        f"{pattern} on {plain(platform)} {ratio:.2g}"
+        for pattern, platform, ratio in off[["case", "platform", "ratio"]].itertuples(index=False)
     ]
-    if outside:
-        more = f" and {len(outside) - 3} more" * (len(outside) > 3)
-        notes.append(f"✕ off the scale: {', '.join(islice(outside, 3))}{more}.")
-
-    cells = ["", *patterns]
-    rows = -(-len(cells) // _COLUMNS)
-    across, down = DOUBLE_IN / _COLUMNS, _RADAR_IN + _TITLE_IN
-    below = 0.1 * (len(note_lines(DOUBLE_IN, notes)) + 1)
-    above = 0.2  # for the names of the key
-    height = rows * down + above + below
-    fig = new_figure(DOUBLE_IN, height, layout=None)
+    notes += [
+        *left_out,
+        *remarks(records, rows, "application patterns and of stride 1"),
+        *disturbed_note(rows),
+        _SCALE,
+        *(own["name"] + ": " + own["platform"].map(plain) + "."),
+        *[f"✕ off the scale: {first_three(outside)}."] * bool(outside),
+    ]
+    key = partial(_draw_platform_names, spokes=spokes)
+    radars = [_Radar("key", "", key, share=0.6)]
+    for pattern in patterns:
+        draw = partial(_draw_platforms, rows=rows[rows["case"] == pattern], spokes=spokes)
+        radars.append(_Radar(pattern, pattern, draw))
+    fig = _grid(radars, notes, columns=6, diameter=0.94, room=0.02, size=6, above=0.25)
     tell_lacking(fig, told)
-    for number, pattern in enumerate(cells):
-        row, column = divmod(number, _COLUMNS)
-        x, y = (column + 0.5) * across, height - above - (row + 1) * down
-        diameter = _RADAR_IN if pattern else 0.6 * _RADAR_IN
-        ax = _radar(fig, x, y + _RADAR_IN / 2 - diameter / 2, diameter, pattern or "key")
-        for angle in spokes["angle"]:
-            end = radius(CAP)
-            ax.plot([angle, angle], [0, end], color="#e3e3e3", linewidth=0.5, label="_spoke")
-        if pattern:
-            case = applications[applications["case"] == pattern]
-            mine = {name: ratio[pattern] for name, ratio in ratios.items() if pattern in ratio}
-            shown = spokes.assign(ratio=spokes.index.map(mine)).dropna(subset="ratio")
-            _draw_platforms(ax, shown, case[case["disturbed"]]["platform"])
-            top = (y + _RADAR_IN + 0.06) / height  # above the markers beyond the rings
-            fig.text(x / DOUBLE_IN, top, pattern, ha="center", fontsize=6, fontweight="bold")
-        else:
-            for spoke in spokes.to_dict("records"):
-                colour = "black" if spoke["own"] else _BY_KIND[spoke["kind"]]
-                _name_spoke(ax, spoke["angle"], 1.3 * radius(CAP), spoke["name"], colour)
-    note(fig, notes)
     return fig
 
 
