@@ -19,6 +19,7 @@ from memkern.plots.kit import (
     BANDWIDTH,
     DataFrame,
     Records,
+    Shown,
     best,
     counted,
     marked_ratio,
@@ -377,6 +378,16 @@ def over_stride_1(points: DataFrame, cases: Sequence[str] = ()) -> DataFrame:
     rows = rows[rows["stride"].notna() | rows["kernel"].eq(rows["case"].map(kernel_of))]
     rows = rows.join(base, on=["platform", "kernel"], how="inner")
     return rows.assign(ratio=rows[BANDWIDTH] / rows["base_bandwidth_GBps"])
+
+
+def compared(records: Records, points: DataFrame, what: str, cases: Sequence[str] = ()) -> Shown:
+    """Return points `over_stride_1`, labelled, and what the small print says of them.
+
+    `what` and the own `records` are as for `remarks`.
+    """
+    left_out, told = incomplete(points, cases)
+    rows = over_stride_1(labelled(points), cases)
+    return Shown(rows, left_out + remarks(records, rows, what), told)
 
 
 def same_cases(

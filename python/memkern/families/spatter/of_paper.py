@@ -18,6 +18,7 @@ from memkern.families.spatter.data import (
     SCATTER,
     STRIDE_1,
     application_patterns,
+    compared,
     incomplete,
     kernel_of,
     labelled,
@@ -247,10 +248,10 @@ def bandwidth_by_delta(records: Records = None) -> Shown:
     merged into one, that from one to the next. Gathers are filled, and scatters are crossed out.
     """
     points, notes = points_of(records)
-    left_out, told = incomplete(points)
+    # By kind, as both panels share a legend.
+    points = points.sort_values("kind", kind="stable")
+    points, remarks, told = compared(records, points, "application patterns and of stride 1")
     deltas = {row["pattern"]: row["delta"] for row in reference.rows("lavin2020-patterns")}
-    # Of both panels, which share a legend.
-    points = labelled(over_stride_1(points).sort_values("kind", kind="stable"))
     points = points.assign(
         delta=points["apart"].fillna(points["case"].map(deltas)),
         label=points["label"].map(plain),
@@ -259,9 +260,8 @@ def bandwidth_by_delta(records: Records = None) -> Shown:
     )
     others = points[~points["own"] & points["delta"].ne(points["case"].map(deltas))]["case"]
     notes += [
-        *left_out,
+        *remarks,
         f"GPUs ran {joined(sorted(set(others)))} with other deltas than table 5 has.",
-        *remarks(records, points, "application patterns and of stride 1"),
         "Crossed out: scatters.",
     ]
     return Shown(points, notes, told)
@@ -332,15 +332,13 @@ def bandwidth_bandwidth(
         if platform not in theirs:
             raise unknown(platform, "platform", theirs)
     points = labelled(points[points["own"] | ~points["platform"].isin(split(omit))])
-    told: list[str] = []
-    if applications:
-        left_out, told = incomplete(points, applications)
-        notes += left_out
-        complete = points[points["case"].isin(applications)]["platform"]
-        points = points[points["platform"].isin(complete)]
+    needed = applications or [STRIDE_1]
+    left_out, told = incomplete(points, needed)
+    points = points[points["platform"].isin(points[points["case"].isin(needed)]["platform"])]
     points = over_stride_1(points, names)
     points = points.assign(disturbed=points["disturbed"] | points["base_disturbed"])
-    notes += remarks(records, points, "these patterns with stride 1") + disturbed_note(points)
+    notes += left_out + remarks(records, points, "these patterns with stride 1")
+    notes += disturbed_note(points)
 
     fig, axes = panels(len(cells), 2, 3.7)
     tell_lacking(fig, told)

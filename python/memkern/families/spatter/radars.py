@@ -6,8 +6,7 @@ The radars of a platform also have patterns that the user named. The radars of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from math import cos, degrees, pi, tau
 from string import ascii_uppercase
 from textwrap import wrap
@@ -24,12 +23,9 @@ from memkern.families.spatter.data import (
     SCATTER,
     STRIDE_1,
     application_patterns,
+    compared,
     first_three,
-    incomplete,
-    labelled,
-    over_stride_1,
     points_of,
-    remarks,
 )
 from memkern.plots.kit import (
     BANDWIDTH,
@@ -67,29 +63,29 @@ def radius(ratio: Any) -> Any:
 
 
 class _Radar(NamedTuple):
-    """A radar: the label of its axes, its title, what draws it, and the lines below it."""
+    """A radar, or the key if it has no rows.
+
+    The rows have the columns ratio, disturbed, own, series (label of a line or of bars), marker,
+    and those of the spokes: angle, colour, and name in the key.
+    """
 
     label: str
     title: str
-    draw: Callable[[Any], None]
-    lines: Sequence[str] = ()
+    spokes: DataFrame
+    rows: DataFrame
+    lines: Sequence[str] = ()  # below it
     bold: bool = True
-    share: float = 1.0  # of the diameter
 
 
 def _grid(
-    radars: Sequence[_Radar],
-    notes: Sequence[str],
-    columns: int,
-    diameter: float,
-    room: float,
-    size: float,
-    above: float = 0.0,
+    radars: Sequence[_Radar], notes: Sequence[str], told: Sequence[str], columns: int, arcs: bool
 ) -> Figure:
-    """Draw rows of radars of a diameter in inches, with `room` around each for the names of spokes.
+    """Draw rows of radars with titles, and room around each for the names of spokes.
 
-    The titles have the font size `size`; `above` is left free above all.
+    With `arcs`, spokes are in groups with a name, and the values of a series are joined by lines.
     """
+    diameter = min(DOUBLE_IN / columns - 0.42, 1.6) if arcs else 0.94
+    above, room, size = (0.0, 0.06 + 0.12 * diameter, 8) if arcs else (0.25, 0.02, 6)
     lines = 2 + max(radar.title.count("\n") for radar in radars)
     down = room + 0.015 * size * lines + diameter
     rows = [radars[first : first + columns] for first in range(0, len(radars), columns)]
@@ -101,12 +97,19 @@ def _grid(
         row, column = divmod(number, columns)
         x = (column + 0.5) / columns
         y = height - above - (row + 1) * down - sum(below[:row])
-        radar.draw(_axes(fig, x * DOUBLE_IN, y + diameter / 2, diameter * radar.share, radar.label))
-        title = {"fontsize": size, "fontweight": "bold" if radar.bold else "normal"}
-        fig.text(x, (y + diameter + room + 0.04) / height, radar.title, ha="center", **title)
-        small = {"fontsize": NOTE_SIZE, "color": GREY, "va": "top"}
-        fig.text(x, (y - room) / height, "\n".join(radar.lines), ha="center", **small)
+        inside = diameter if arcs or len(radar.rows) else 0.6 * diameter
+        _draw(_axes(fig, x * DOUBLE_IN, y + diameter / 2, inside, radar.label), radar, arcs)
+        title: dict[str, Any] = {"fontweight": "bold" if radar.bold else "normal"}
+        fig.text(
+            x, (y + diameter + room + 0.04) / height, radar.title, ha="center", fontsize=size,
+            **title,
+        )  # fmt: skip
+        fig.text(
+            x, (y - room) / height, "\n".join(radar.lines), ha="center", va="top", color=GREY,
+            fontsize=NOTE_SIZE,
+        )  # fmt: skip
     note(fig, notes)
+    tell_lacking(fig, told)
     return fig
 
 
@@ -139,42 +142,68 @@ def _write(ax: Any, angle: float, r: float, text: str, **how: Any) -> None:
     ax.text(angle, float(r), text, ha="center", va="center", rotation_mode="anchor", **how)
 
 
-def _name_spoke(ax: Any, angle: float, r: float, name: str, colour: str) -> None:
-    """Write the name of a spoke along it."""
-    turn = 90 - degrees(angle) + (180 if angle > pi else 0)
-    _write(ax, angle, r, name, fontsize=5.5, rotation=turn, color=colour)
+def _draw(ax: Any, radar: _Radar, arcs: bool) -> None:
+    """Draw the series of a radar, or the names of its spokes."""
+    key = radar.rows.empty
+    if arcs:
+        _name_arcs(ax, radar.spokes, RINGS if key else RINGS[1:])
+    ends, grey, outside = (
+        ((1 / 64, 1), "#d0d0d0", radius(2.8))
+        if arcs
+        else ((FLOOR, CAP), "#e3e3e3", 1.3 * radius(CAP))
+    )
+    for angle, name, colour in radar.spokes[["angle", "name", "colour"]].itertuples(index=False):
+        if key or not arcs:
+            ax.plot([angle, angle], radius(ends), color=grey, linewidth=0.5, label="_spoke")
+        if key:
+            turn = 90 - degrees(angle) + (180 if angle > pi else 0)
+            _write(ax, angle, outside, name, fontsize=5.5, rotation=turn, color=colour)
+    for series, rows in radar.rows.sort_values("angle").groupby("series"):
+        _draw_series(ax, rows, str(series), arcs)
 
 
-def _draw(ax: Any, rows: DataFrame, label: str, colour: str, marker: str, line: str = "") -> None:
-    """Draw a series over its spokes: joined by a line of this colour, or each with a bar.
+def _draw_series(ax: Any, rows: DataFrame, label: str, joined: bool) -> None:
+    """Draw the values of a series, joined by a line or each with a bar.
 
     Markers of disturbed records are hollow, and values off the scale are crossed out.
     """
-    own = int(rows["own"].any())
+    first = rows.iloc[0]
+    colour, own = first["colour"], int(first["own"])
     theta, r = rows["angle"], radius(rows["ratio"])
-    if line or not own:
-        ax.fill([0, *theta], [0, *r], color=colour, alpha=0.2, linewidth=0, zorder=2)
     width = 1.3 if own else 0.8
-    if not line or len(rows) == 1:
+    if joined or not own:
+        ax.fill([0, *theta], [0, *r], color=colour, alpha=0.2, linewidth=0, zorder=2)
+    if not joined or len(rows) == 1:
         for angle, end in zip(theta, r, strict=True):
             ax.plot([angle, angle], [0, end], color=colour, linewidth=width, label="_bar")
     how: dict[str, Any] = {
-        "marker": marker,
+        "marker": first["marker"],
         "markersize": 3.0 if own else 2.2,
         "color": colour,
         "clip_on": False,
         "linestyle": "none",
         "zorder": 4.0 + own,
     }
+    line = {"color": "black" if own else colour, "linestyle": "-", "linewidth": width}
     face = {"markerfacecolor": colour, "markeredgecolor": colour}
-    joined = {"color": line, "linestyle": "-", "linewidth": width, **face} if line else {}
     cross = {"marker": "x", "markersize": 3.5, "color": "black", "zorder": 6.0}
     for some, name, look in (
-        (rows, label, joined),
+        (rows, label, line | face if joined else {}),
         (rows[rows["disturbed"]], "_disturbed", {"markerfacecolor": "white", "zorder": 5.1}),
-        (rows[~rows["ratio"].between(FLOOR, CAP)], "_off", cross),
+        (_off(rows), "_off", cross),
     ):
         ax.plot(some["angle"], radius(some["ratio"]), label=name, **how | look)
+
+
+def _off(rows: DataFrame) -> DataFrame:
+    """Return the rows with values off the scale."""
+    return rows[~rows["ratio"].between(FLOOR, CAP)]
+
+
+def _texts(rows: DataFrame, between: str = " ") -> list[str]:
+    """Return the values with the texts of the column what."""
+    each = zip(rows["what"], rows["ratio"], strict=True)
+    return [f"{what}{between}{ratio:.2g}" for what, ratio in each]
 
 
 # ------------------------------------------------------------------------------ one per platform
@@ -185,7 +214,11 @@ _BY_APPLICATION = {
 }
 _MOST_NAMED = 12
 """Most patterns that the user named in a radar."""
-_KEY = ("from the centre: bandwidth over", "stride 1 of its kernel (log. scale)")
+_KEY = (
+    "from the centre: bandwidth over",
+    "stride 1 of its kernel (log. scale)",
+    "● gather, ▲ scatter",
+)
 _MARKERS = {GATHER: "o", SCATTER: "^"}
 
 
@@ -199,79 +232,60 @@ def _plain_name(pattern: str) -> str:
     return plain(pattern.partition(" ")[2], 18) if _group(pattern) == OWN else pattern
 
 
-def _spokes_of_patterns(patterns: Sequence[str]) -> dict[str, float]:
-    """Return the angle of each pattern, clockwise from the top, with gaps between applications."""
-    slots: dict[str, float] = {}
-    position, before = 1.5, ""
-    for pattern in patterns:
-        application = _group(pattern)
-        position += before not in ("", application)
-        slots[pattern] = position
-        position, before = position + 1, application
-    return {pattern: tau * slot / (position + 0.5) for pattern, slot in slots.items()}
+def _spokes_of_patterns(patterns: Sequence[str], named: Sequence[str]) -> DataFrame:
+    """Return case, group, colour, angle and name in the key of each pattern.
+
+    They are clockwise from the top, with gaps between applications. The patterns that the user
+    `named` have numbers.
+    """
+    from pandas import DataFrame
+
+    spokes = DataFrame({"case": patterns})
+    groups = spokes["case"].map(_group)
+    slots = 0.5 + spokes.index + groups.ne(groups.shift()).cumsum()
+    return spokes.assign(
+        group=groups,
+        colour=groups.map(_BY_APPLICATION),
+        angle=tau * slots / (slots.iloc[-1] + 1.5),
+        name=[
+            str(named.index(case) + 1) if case in named else case.partition("-")[2]
+            for case in patterns
+        ],
+    )
 
 
-def _name_arcs(ax: Any, spokes: Mapping[str, float], rings_named: Sequence[float]) -> None:
+def _name_arcs(ax: Any, spokes: DataFrame, rings_named: Sequence[float]) -> None:
     """Name the rings, and draw the named arcs of the applications."""
     import numpy as np
-    from pandas import Series
 
     for ring in rings_named:
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
         ink = "black" if ring == 1 else GREY
         _write(ax, 0, radius(ring), fraction(ring), fontsize=5.5, color=ink, bbox=box, zorder=9)
-    groups = Series(spokes).groupby(_group, sort=False)
+    groups = spokes.groupby(["group", "colour"], sort=False)["angle"]
     half = tau / (len(spokes) + len(groups) + 1) / 2
-    for application, angles in groups:
+    for (application, colour), angles in groups:
         first, last = angles.iloc[[0, -1]]
         arc = np.linspace(first - half, last + half, 60)
-        colour = _BY_APPLICATION[str(application)]
         style = {"color": colour, "linewidth": 2.2, "solid_capstyle": "butt"}
         ax.plot(arc, np.full_like(arc, radius(CAP) * 1.06), clip_on=False, label="_arc", **style)
         middle = (first + last) / 2
         turn = -degrees(middle) + (0 if cos(middle) >= -0.01 else 180)
         how = {"fontsize": 6, "fontweight": "bold", "color": colour}
-        _write(ax, middle, radius(CAP) * 1.2, str(application), rotation=turn, **how)
+        _write(ax, middle, radius(CAP) * 1.2, application, rotation=turn, **how)
 
 
-def _draw_patterns(ax: Any, rows: DataFrame, spokes: Mapping[str, float]) -> None:
-    """Draw one platform."""
-    _name_arcs(ax, spokes, RINGS[1:])
-    for (application, kernel), mine in rows.groupby([rows["case"].map(_group), "kernel"]):
-        colour = _BY_APPLICATION[application]
-        line = "black" if mine["own"].any() else colour
-        _draw(ax, mine, f"{application} {KERNELS[kernel]}", colour, _MARKERS[kernel], line)
-
-
-def _draw_key(ax: Any, spokes: Mapping[str, float], numbers: Mapping[str, int]) -> None:
-    """Draw the key: the name of every spoke, a number for the patterns that the user named."""
-    _name_arcs(ax, spokes, RINGS)
-    for name, angle in spokes.items():
-        ax.plot([angle, angle], radius([1 / 64, 1]), color="#d0d0d0", linewidth=0.5, label="_spoke")
-        short = numbers.get(name, name.partition("-")[2])
-        _name_spoke(ax, angle, radius(2.8), str(short), _BY_APPLICATION[_group(name)])
-
-
-def _small_print(
-    base: Mapping[str, float], rows: DataFrame, numbers: Mapping[str, int]
-) -> list[str]:
+def _small_print(base: Mapping[str, float], rows: DataFrame) -> list[str]:
     """Return lines with the stride-1 bandwidths, the user's patterns, and what is off the scale."""
     gather, scatter = (rounded(base[name]) if name in base else "-" for name in KERNELS)
     lines = [f"stride 1: gather {gather},", f"scatter {scatter} GB/s"]
-    ratios = dict(zip(rows["case"], rows["ratio"], strict=True))
-    mine = [
-        f"{numbers[name]} {_plain_name(name)}: {ratio:.2g}"
-        for name, ratio in ratios.items()
-        if name in numbers
-    ]
-    if mine:
+    own, off = rows[rows["group"] == OWN], _texts(_off(rows))
+    if len(own):
+        mine = map(" ".join, zip(own["name"], _texts(own, ": "), strict=True))
         lines += wrap(f"{OWN} {', '.join(mine)}", 36)
-    outside = [
-        f"{_plain_name(name)} {x:.2g}" for name, x in ratios.items() if not FLOOR <= x <= CAP
-    ]
-    if outside:
-        named = outside[:2] if len(outside) < 3 else [f"{outside[0]} and {len(outside) - 1} more"]
-        lines += wrap("✕ off the scale: " + ", ".join(named), 36)
+    if off:
+        named = ", ".join(off) if len(off) < 3 else f"{off[0]} and {len(off) - 1} more"
+        lines += wrap(f"✕ off the scale: {named}", 36)
     return lines
 
 
@@ -296,34 +310,26 @@ def _radars_of_platforms(records: Records, kind: str, patterns: str | Sequence[s
     pages = _pages(points, split(patterns))
     every = [pattern for page in pages for pattern in page]
     named = [pattern for pattern in every if _group(pattern) == OWN]
-    numbers = {pattern: number for number, pattern in enumerate(named, start=1)}
-    points = labelled(points)
-    applications = points[points["case"].isin(every)]
-    left_out, told = incomplete(points, every)
-    notes += [
-        *remarks(records, applications, f"patterns on {KINDS[kind]}"),
-        *disturbed_note(applications),
-        *left_out,
-    ]
-    rows = over_stride_1(points, every)
+    rows, remarks, told = compared(records, points, f"patterns on {KINDS[kind]}", every)
+    rows = rows.assign(
+        series=rows["case"].map(_group) + " " + rows["kernel"].map(KERNELS),
+        marker=rows["kernel"].map(_MARKERS),
+        what=rows["case"].map(_plain_name),
+    )
     bases = points[points["case"].eq(STRIDE_1)].set_index(["platform", "kernel"])[BANDWIDTH]
     radars = []
     for page in pages:
-        spokes = _spokes_of_patterns(page)
-        shown = rows[rows["case"].isin(page)]
-        for platform, mine in shown.groupby("platform", sort=False):
-            mine = mine.assign(angle=mine["case"].map(spokes)).sort_values("angle")
-            title, own = two_lines(mine["label"].iloc[0]), bool(mine["own"].iloc[0])
-            draw = partial(_draw_patterns, rows=mine, spokes=spokes)
-            lines = _small_print(bases[platform], mine, numbers)
-            radars.append(_Radar(str(platform), title, draw, lines, own))
-        draw = partial(_draw_key, spokes=spokes, numbers=numbers)
-        radars.append(_Radar("key", "Key", draw, [*_KEY, "● gather, ▲ scatter"], bold=False))
+        spokes = _spokes_of_patterns(page, named)
+        shown = rows.join(spokes.set_index("case"), on="case", how="inner").sort_values("angle")
+        for platform in rows["platform"].unique():
+            mine = shown[shown["platform"] == platform]
+            if len(mine):
+                title, own = two_lines(mine["label"].iloc[0]), bool(mine["own"].iloc[0])
+                lines = _small_print(bases[platform], mine)
+                radars.append(_Radar(platform, title, spokes, mine, lines, own))
+        radars.append(_Radar("key", "Key", spokes, shown.iloc[:0], _KEY, bold=False))
     columns = min(4 if len(radars) > 6 else 3, len(radars))
-    diameter = min(DOUBLE_IN / columns - 0.42, 1.6)
-    fig = _grid(radars, notes, columns, diameter, room=0.06 + 0.12 * diameter, size=8)
-    tell_lacking(fig, told)
-    return fig
+    return _grid(radars, [*notes, *remarks, *disturbed_note(rows)], told, columns, arcs=True)
 
 
 @drawn(
@@ -384,81 +390,54 @@ _SCALE = (
 
 
 def _spokes_of_platforms(rows: DataFrame) -> DataFrame:
-    """Return platform, own, colour, angle and name in the key of each platform.
+    """Return own, colour, angle and name in the key of each platform, by platform.
 
     CPUs are before GPUs, and own platforms are the first of each.
     """
     import numpy as np
 
-    short = reference.load("lavin2020-platforms").set_index("platform")["abbreviation"]
-    spokes = rows.drop_duplicates("platform")
+    short = {row["platform"]: row["abbreviation"] for row in reference.rows("lavin2020-platforms")}
+    letters = iter(ascii_uppercase)
+    spokes = rows.drop_duplicates("platform").set_index("platform")
     spokes = spokes.sort_values(["kind", "own"], ascending=[True, False], kind="stable")
-    own, letters = spokes["own"], iter(ascii_uppercase)
     slots = np.arange(len(spokes)) + 0.5 * spokes["kind"].eq("gpu")  # a gap before the GPUs
     return spokes.assign(
-        colour=spokes["kind"].map(_BY_KIND).mask(own, "black"),
+        colour=spokes["kind"].map(_BY_KIND).mask(spokes["own"], "black"),
         angle=tau * slots / (len(spokes) + 1),
         name=[
-            next(letters, "+") if mine else short[platform]
-            for platform, mine in zip(spokes["platform"], own, strict=True)
+            next(letters, "+") if own else short[platform]
+            for platform, own in spokes["own"].items()
         ],
-    )[["platform", "own", "colour", "angle", "name"]]
-
-
-def _draw_spokes(ax: Any, spokes: DataFrame) -> None:
-    for angle in spokes["angle"]:
-        line = [0, radius(CAP)]
-        ax.plot([angle, angle], line, color="#e3e3e3", linewidth=0.5, label="_spoke")
-
-
-def _draw_platforms(ax: Any, rows: DataFrame, spokes: DataFrame) -> None:
-    """Draw one pattern."""
-    _draw_spokes(ax, spokes)
-    for (kind, own), mine in rows.groupby(["kind", "own"]):
-        label = f"{'own' if own else 'published'} {kind}"
-        _draw(ax, mine.sort_values("angle"), label, mine["colour"].iloc[0], "o")
-
-
-def _draw_platform_names(ax: Any, spokes: DataFrame) -> None:
-    """Draw the key."""
-    _draw_spokes(ax, spokes)
-    for spoke in spokes.to_dict("records"):
-        _name_spoke(ax, spoke["angle"], 1.3 * radius(CAP), spoke["name"], spoke["colour"])
+    )[["own", "colour", "angle", "name"]]
 
 
 def _radars_of_patterns(records: Records, kernel: str) -> Figure:
     points, notes = points_of(records)
-    left_out, told = incomplete(points)
-    points = over_stride_1(points)
-    spokes = _spokes_of_platforms(points)
+    rows, remarks, told = compared(records, points, "application patterns and of stride 1")
+    spokes = _spokes_of_platforms(rows)
     patterns = [
         row["pattern"] for row in reference.rows("lavin2020-patterns") if row["kernel"] == kernel
     ]
-    rows = ordered(points[points["kernel"] == kernel], "case", patterns)
-    rows = rows.sort_values("case", kind="stable")
-    rows = rows.join(spokes.set_index("platform")[["angle", "colour"]], on="platform")
-    own = spokes[spokes["own"]]
-    off = rows[~rows["ratio"].between(FLOOR, CAP)]
-    outside = [
-        f"{pattern} on {plain(platform)} {ratio:.2g}"
-        for pattern, platform, ratio in off[["case", "platform", "ratio"]].itertuples(index=False)
-    ]
+    rows = rows.assign(
+        series=rows["own"].map({True: "own ", False: "published "}) + rows["kind"],
+        marker="o",
+        what=rows["case"] + " on " + rows["platform"].map(plain),
+    )
+    rows = ordered(rows[rows["kernel"] == kernel], "case", patterns)
+    rows = rows.sort_values("case", kind="stable").join(spokes[["colour", "angle"]], on="platform")
+    outside = _texts(_off(rows))
+    own = spokes.index[spokes["own"]]
     notes += [
-        *left_out,
-        *remarks(records, rows, "application patterns and of stride 1"),
+        *remarks,
         *disturbed_note(rows),
         _SCALE,
-        *(own["name"] + ": " + own["platform"].map(plain) + "."),
+        *(f"{name}: {plain(platform)}." for platform, name in spokes.loc[own, "name"].items()),
         *[f"✕ off the scale: {first_three(outside)}."] * bool(outside),
     ]
-    key = partial(_draw_platform_names, spokes=spokes)
-    radars = [_Radar("key", "", key, share=0.6)]
+    radars = [_Radar("key", "", spokes, rows.iloc[:0])]
     for pattern in patterns:
-        draw = partial(_draw_platforms, rows=rows[rows["case"] == pattern], spokes=spokes)
-        radars.append(_Radar(pattern, pattern, draw))
-    fig = _grid(radars, notes, columns=6, diameter=0.94, room=0.02, size=6, above=0.25)
-    tell_lacking(fig, told)
-    return fig
+        radars.append(_Radar(pattern, pattern, spokes, rows[rows["case"] == pattern]))
+    return _grid(radars, notes, told, columns=6, arcs=False)
 
 
 _ABOUT: dict[str, Any] = {
