@@ -152,16 +152,15 @@ def without_prefetchers(records: Records = None) -> Selection:
     first = frame[frame["stride"].eq(1)].set_index(keys)["GBps"].rename("first")
     frame = frame.join(first, on=keys)
     frame = quantities(frame.assign(share=frame["GBps"] / frame["first"]), "GBps", "share")
-    words, platforms = frame["kernel"].map(KERNELS), frame["platform"].map(plain)
-    alone = (platforms + ": no " + words + " of stride 1 in both ways.")[frame["share"].isna()]
+    words, names = frame["kernel"].map(KERNELS), frame["platform"].map(plain)
+    alone = (names + ": no " + words + " of stride 1 in both ways.")[frame["share"].isna()]
     machines = ": " + frame["platform"].map(lambda platform: plain(platform, 32))
-    over = frame[QUANTITY].eq("share")
-    titles = words.str.capitalize() + machines.mask(over, ", each over its own stride 1")
-    return frame.assign(**{TITLE: titles}), [
-        *notes,
+    over = machines.mask(frame[QUANTITY].eq("share"), ", each over its own stride 1")
+    notes += [
         *alone.unique(),
         "The paper's bandwidths without prefetchers were not published as numbers.",
     ]
+    return frame.assign(**{TITLE: words.str.capitalize() + over}), notes
 
 
 @Curves(

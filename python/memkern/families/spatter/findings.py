@@ -67,27 +67,32 @@ def findings(records: DataFrame) -> list[str]:
 
 def _on_strides(mine: DataFrame, line_B: float) -> list[str]:
     """Return the sentences on the bandwidth at stride 1 and its share at larger strides."""
-    first, drops = [], []
-    for kernel, word in KERNELS.items():
-        rows = by_value(mine[mine["kernel"] == kernel], "case")
-        if STRIDE_1 not in rows:
-            continue
-        base = rows[STRIDE_1]
-        first.append(f"{word} {rounded(base[BANDWIDTH])} GB/s{disturbed_mark(base['disturbed'])}")
-        kept = [
-            f"{marked_ratio(rows[case], base, BANDWIDTH, Ratio.percent)} at {case}"
+    strides = {
+        word: by_value(mine[mine["kernel"] == name], "case") for name, word in KERNELS.items()
+    }
+    strides = {word: rows for word, rows in strides.items() if STRIDE_1 in rows}
+    first = [
+        f"{word} {rounded(rows[STRIDE_1][BANDWIDTH])} GB/s"
+        + disturbed_mark(rows[STRIDE_1]["disturbed"])
+        for word, rows in strides.items()
+    ]
+    kept = {
+        word: [
+            f"{marked_ratio(rows[case], rows[STRIDE_1], BANDWIDTH, Ratio.percent)} at {case}"
             for case in ("stride 8", "stride 16")
             if case in rows
         ]
-        if kept:
-            drops.append(f"{word} keeps {joined(kept)}")
-    sentences = [f"At stride 1: {', '.join(first)}."] if first else []
-    if drops:
-        sentences.append(
-            f"Of the stride-1 bandwidth, {'; '.join(drops)} (one element of 8 B out of each line "
-            f"of {line_B:.0f} B would be {100 * 8 / line_B:g} %)."
-        )
-    return sentences
+        for word, rows in strides.items()
+    }
+    drops = "; ".join(f"{word} keeps {joined(each)}" for word, each in kept.items() if each)
+    return [
+        *[f"At stride 1: {', '.join(first)}."] * bool(first),
+        *[
+            f"Of the stride-1 bandwidth, {drops} (one element of 8 B out of each line of "
+            f"{line_B:.0f} B would be {100 * 8 / line_B:g} %)."
+        ]
+        * bool(drops),
+    ]
 
 
 def _beside_published(points: DataFrame, platform: str) -> list[str]:

@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from memkern import reference
-from memkern.checks import LEAST, MOST, unknown
+from memkern.checks import LEAST, MOST, one_of
 from memkern.families.spatter.data import (
     KERNELS,
     KINDS,
@@ -30,6 +30,7 @@ from memkern.families.spatter.data import (
 )
 from memkern.inputs.patterns import Pattern, custom, parse
 from memkern.plots.kit import (
+    BANDWIDTH,
     DOUBLE_IN,
     GREY,
     LOOK,
@@ -53,7 +54,7 @@ from memkern.plots.kit import (
     intervals,
     joined,
     legend_below,
-    log2_axis,
+    log2_scales,
     need_columns,
     note,
     other_look,
@@ -329,16 +330,15 @@ def bandwidth_bandwidth(
     points, notes = points_of(records)
     theirs = dict.fromkeys(points[~points["own"]]["platform"])
     for platform in split(omit):
-        if platform not in theirs:
-            raise unknown(platform, "platform", theirs)
+        one_of(platform, "platform", theirs)
     points = labelled(points[points["own"] | ~points["platform"].isin(split(omit))])
     needed = applications or [STRIDE_1]
     left_out, told = incomplete(points, needed)
     points = points[points["platform"].isin(points[points["case"].isin(needed)]["platform"])]
     points = over_stride_1(points, names)
     points = points.assign(disturbed=points["disturbed"] | points["base_disturbed"])
-    notes += left_out + remarks(records, points, "these patterns with stride 1")
-    notes += disturbed_note(points)
+    about = remarks(records, points, "these patterns with stride 1")
+    notes += [*left_out, *about, *disturbed_note(points)]
 
     fig, axes = panels(len(cells), 2, 3.7)
     tell_lacking(fig, told)
@@ -351,18 +351,18 @@ def bandwidth_bandwidth(
         )
         of_kernel = points[points["kernel"] == kernel]
         lowest = _shares(ax, of_kernel)
-        below = of_kernel[of_kernel["bandwidth_GBps"] < lowest]
-        x, y = below["base_bandwidth_GBps"], [lowest] * len(below)
-        ax.plot(x, y, "kx", markersize=4, zorder=9.5, label="_off")
+        below = of_kernel[of_kernel[BANDWIDTH] < lowest]
         off += [
-            f"{row['case']} on {plain(row['platform'])}, {row['bandwidth_GBps']:.2g} GB/s"
+            f"{row['case']} on {plain(row['platform'])}, {row[BANDWIDTH]:.2g} GB/s"
             for row in below.to_dict("records")
         ]
-        of_kernel = of_kernel.assign(bandwidth_GBps=of_kernel["bandwidth_GBps"].clip(lower=lowest))
+        of_kernel = of_kernel.assign(bandwidth_GBps=of_kernel[BANDWIDTH].clip(lower=lowest))
+        below = of_kernel.loc[below.index]
+        ax.plot(below["base_bandwidth_GBps"], below[BANDWIDTH], "kx", markersize=4, zorder=9.5,
+                label="_off")  # fmt: skip
         _markers(ax, of_kernel, names)
         _name_platforms(ax, of_kernel)
-    if off:
-        notes.append(f"✕ below the scale: {'; '.join(off)}.")
+    notes += [f"✕ below the scale: {'; '.join(off)}."] * bool(off)
     note(fig, [*notes, "In parentheses: threads."])
     return fig
 
@@ -376,16 +376,17 @@ def _shares(ax: Axes, points: DataFrame) -> float:
     top = float(max(y.max(), right) * 1.3)
     lowest = float(max(y.min(), top / 2**15))
     bottom = lowest / 1.6
-    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
+    ax.set(xlim=(left, right), ylim=(bottom, top))
+    log2_scales(ax, points, points, "bandwidth_GBps")
     ax.grid(False)
-    log2_axis(ax.xaxis)
-    log2_axis(ax.yaxis)
     octaves = np.arange(-20, 9, 1 if top / bottom < 2**14 else 2)
     shares = [share for share in 2.0**octaves if bottom < share * right < top]
     for share in shares:
         colour, width = (GREY, 1.0) if share == 1 else ("#d4d4d4", 0.6)
-        ends = [share * left, share * right]
-        ax.plot([left, right], ends, color=colour, linewidth=width, zorder=1, label="_share")
+        ax.plot(
+            [left, right], [share * left, share * right], color=colour, linewidth=width, zorder=1,
+            label="_share",
+        )  # fmt: skip
     edge = ax.secondary_yaxis("right", functions=(lambda y: y / right, lambda y: y * right))
     edge.set_yticks(shares, [fraction(share) for share in shares], minor=False, color=GREY)
     edge.tick_params(length=0, labelsize=6.5)
@@ -411,9 +412,8 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
             how = {"facecolors": face, "edgecolors": edge, "zorder": 9, "label": "_own"}
             x, y = mine["base_bandwidth_GBps"], mine["bandwidth_GBps"]
             ax.scatter(x, y, s=40, marker=look.marker, linewidths=1.1, **how)
-        ends = with_ends(own, "bandwidth_GBps")
         bars = look._replace(linestyle="none", zorder=8)
-        intervals(ax, ends, "base_bandwidth_GBps", "bandwidth_GBps", bars)
+        intervals(ax, with_ends(own, BANDWIDTH), "base_bandwidth_GBps", BANDWIDTH, bars)
     legend_below(ax, DOUBLE_IN / 2)
 
 
@@ -433,7 +433,6 @@ def _name_platforms(ax: Axes, points: DataFrame) -> None:
     for name, own, here, there in zip(names, platforms["own"], x, positions, strict=True):
         colour, width = ("black", 1.0) if own else ("#b0b0b0", 0.4)
         ax.axvline(here, color=colour, linewidth=width, zorder=1.2, label="_platform")
-        leader = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0}
         ax.annotate(
             name,
             xy=(here, 1.0),
@@ -447,7 +446,14 @@ def _name_platforms(ax: Axes, points: DataFrame) -> None:
             fontsize=6.5,
             fontweight="bold" if own else "normal",
             annotation_clip=False,
-            arrowprops={**leader, "relpos": (0.5, 0.0)},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.5,
+                "shrinkA": 0,
+                "shrinkB": 0,
+                "relpos": (0.5, 0.0),
+            },
         )
 
 

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from memkern import reference
-from memkern.checks import unknown
+from memkern.checks import one_of
 from memkern.families.spatter.data import (
     APPLICATIONS,
     GATHER,
@@ -62,6 +62,13 @@ def radius(ratio: Any) -> Any:
     return np.log2(np.clip(ratio, FLOOR, CAP) / FLOOR)
 
 
+# Ends and colour of the lines of spokes, and the distance of their names, inside `arcs` or not.
+_SPOKES = {
+    True: ((1 / 64, 1), "#d0d0d0", 9.5),
+    False: ((FLOOR, CAP), "#e3e3e3", 14.3),
+}
+
+
 class _Radar(NamedTuple):
     """A radar, or the key if it has no rows.
 
@@ -99,10 +106,9 @@ def _grid(
         y = height - above - (row + 1) * down - sum(below[:row])
         inside = diameter if arcs or len(radar.rows) else 0.6 * diameter
         _draw(_axes(fig, x * DOUBLE_IN, y + diameter / 2, inside, radar.label), radar, arcs)
-        title: dict[str, Any] = {"fontweight": "bold" if radar.bold else "normal"}
         fig.text(
             x, (y + diameter + room + 0.04) / height, radar.title, ha="center", fontsize=size,
-            **title,
+            fontweight="bold" if radar.bold else "normal",
         )  # fmt: skip
         fig.text(
             x, (y - room) / height, "\n".join(radar.lines), ha="center", va="top", color=GREY,
@@ -121,19 +127,16 @@ def _axes(fig: Figure, x: float, y: float, diameter: float, label: str) -> Any:
     import numpy as np
 
     across, up = fig.get_size_inches()
-    corner = (x - diameter / 2) / across, (y - diameter / 2) / up
-    box = *corner, diameter / across, diameter / up
-    ax: Any = fig.add_axes(box, projection="polar", label=label)
-    ax.set_theta_zero_location("N")
-    ax.set_theta_direction(-1)
-    ax.set_rlim(0, radius(CAP))
+    box = (x - diameter / 2) / across, (y - diameter / 2) / up, diameter / across, diameter / up
+    clockwise_from_top = {"theta_offset": pi / 2, "theta_direction": -1}
+    ax: Any = fig.add_axes(box, projection="polar", label=label, **clockwise_from_top)
     ax.spines["polar"].set_visible(False)
-    ax.set(xticks=[], yticks=[])
+    ax.set(xticks=[], yticks=[], ylim=(0, radius(CAP)))
     circle = np.linspace(0, tau, 181)
     for ring in RINGS:
         colour, width = ("black", 0.9) if ring == 1 else ("#d0d0d0", 0.5)
-        r = np.full_like(circle, radius(ring))
-        ax.plot(circle, r, color=colour, linewidth=width, zorder=1.5, label="_ring")
+        ax.plot(circle, radius(np.full_like(circle, ring)), color=colour, linewidth=width,
+                zorder=1.5, label="_ring")  # fmt: skip
     return ax
 
 
@@ -147,11 +150,7 @@ def _draw(ax: Any, radar: _Radar, arcs: bool) -> None:
     key = radar.rows.empty
     if arcs:
         _name_arcs(ax, radar.spokes, RINGS if key else RINGS[1:])
-    ends, grey, outside = (
-        ((1 / 64, 1), "#d0d0d0", radius(2.8))
-        if arcs
-        else ((FLOOR, CAP), "#e3e3e3", 1.3 * radius(CAP))
-    )
+    ends, grey, outside = _SPOKES[arcs]
     for angle, name, colour in radar.spokes[["angle", "name", "colour"]].itertuples(index=False):
         if key or not arcs:
             ax.plot([angle, angle], radius(ends), color=grey, linewidth=0.5, label="_spoke")
@@ -267,8 +266,10 @@ def _name_arcs(ax: Any, spokes: DataFrame, rings_named: Sequence[float]) -> None
     for (application, colour), angles in groups:
         first, last = angles.iloc[[0, -1]]
         arc = np.linspace(first - half, last + half, 60)
-        style = {"color": colour, "linewidth": 2.2, "solid_capstyle": "butt"}
-        ax.plot(arc, np.full_like(arc, radius(CAP) * 1.06), clip_on=False, label="_arc", **style)
+        ax.plot(
+            arc, np.full_like(arc, radius(CAP) * 1.06), color=colour, linewidth=2.2,
+            solid_capstyle="butt", clip_on=False, label="_arc",
+        )  # fmt: skip
         middle = (first + last) / 2
         turn = -degrees(middle) + (0 if cos(middle) >= -0.01 else 180)
         how = {"fontsize": 6, "fontweight": "bold", "color": colour}
@@ -297,8 +298,7 @@ def _pages(points: DataFrame, wanted: Sequence[str]) -> list[list[str]]:
     own = [case for case in dict.fromkeys(points["case"]) if _group(case) == OWN]
     names = {case: case.partition(" ")[2] or case for case in (*application_patterns(), *own)}
     for name in wanted:
-        if name not in names.values():
-            raise unknown(name, "pattern", names.values())
+        one_of(name, "pattern", names.values())
     shown = [case for case, name in names.items() if not wanted or name in wanted]
     end = sum(_group(case) != OWN for case in shown) + _MOST_NAMED
     others = range(end, len(shown), _MOST_NAMED)
@@ -310,7 +310,9 @@ def _radars_of_platforms(records: Records, kind: str, patterns: str | Sequence[s
     pages = _pages(points, split(patterns))
     every = [pattern for page in pages for pattern in page]
     named = [pattern for pattern in every if _group(pattern) == OWN]
-    rows, remarks, told = compared(records, points, f"patterns on {KINDS[kind]}", every)
+    rows, remarks, told = compared(
+        records, points, f"patterns and of stride 1 on {KINDS[kind]}", every
+    )
     rows = rows.assign(
         series=rows["case"].map(_group) + " " + rows["kernel"].map(KERNELS),
         marker=rows["kernel"].map(_MARKERS),
