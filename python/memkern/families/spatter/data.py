@@ -21,6 +21,7 @@ from memkern.plots.kit import (
     Records,
     Shown,
     best,
+    concat,
     counted,
     marked_ratio,
     other_look,
@@ -157,8 +158,6 @@ def prefetcher_pairs(records: Records) -> tuple[DataFrame, list[str]]:
     InputError
         As `memkern.plots.frames.usable`.
     """
-    from pandas import concat
-
     frame, notes = _of_doubles(records)
     found = frame["pattern"].astype(str).str.extract(_BASES)
     in_order = frame.assign(
@@ -169,7 +168,7 @@ def prefetcher_pairs(records: Records) -> tuple[DataFrame, list[str]]:
     parts = [_pairs(in_order, "order", "ascending", "random", ("pattern", "variant"))]
     if "prefetchers" in frame:
         parts.insert(0, _pairs(frame, "prefetchers", "default", "off", ("variant",)))
-    pairs = concat(parts, ignore_index=True).astype({"disturbed": bool})
+    pairs = concat(parts).reset_index(drop=True).astype({"disturbed": bool})
     return best(pairs, ("platform", "kernel", "way", "stride")), notes
 
 
@@ -209,8 +208,6 @@ def points_of(
     InputError
         As `memkern.plots.frames.usable`.
     """
-    from pandas import concat
-
     own, notes = own_records(records, named=named)
     own = typed(own, ["working_threads", "threads"])
     idle = own["working_threads"].lt(own["threads"])
@@ -222,8 +219,8 @@ def points_of(
         *("platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"),
         *(BANDWIDTH, "disturbed", "paper", *NEEDED, "time_min_ci_low_s", "time_min_ci_high_s"),
     ]
-    parts = [part.reindex(columns=columns) for part in (own, published()) if len(part)]
-    points = concat(parts, ignore_index=True)
+    points = concat(part.reindex(columns=columns) for part in (own, published()) if len(part))
+    points = points.reset_index(drop=True)
     return (points if kind is None else points[points["kind"] == kind]), notes
 
 
@@ -266,20 +263,20 @@ def beside_published(records: Records, platform: str = "Skylake") -> str:
         if len(table) < 2 or table.index[0] != 1:
             continue
         lines.append(f"{word + ' at stride':<34}" + "".join(f"{n:>8.0f}" for n in table.index))
-        for name, (machine, GBps) in zip((here, platform), table.items(), strict=True):
+        shares = table / table.iloc[0]
+        for machine, name in ((mine, here), (platform, platform)):
             about = f"{name}, {counted(int(threads[machine]), 'thread')}"
             lines += [
-                f"{about + ': GB/s':<34}" + "".join(f"{x:>8.2f}" for x in GBps),
+                f"{about + ': GB/s':<34}" + "".join(f"{x:>8.2f}" for x in table[machine]),
                 f"{'share of that at stride 1':>33} "
-                + "".join(f"{x:>8.0%}" for x in GBps / GBps[1.0]),
+                + "".join(f"{x:>8.0%}" for x in shares[machine]),
             ]
         at = max(stride for stride in table.index if stride <= _LINE)
         of_strides = rows[rows["platform"].eq(mine)].set_index("stride").to_dict("index")
         kept = marked_ratio(of_strides[at], of_strides[1.0], BANDWIDTH, Ratio.percent)
         lines.append(
             f"at stride {at:.0f} a {word} keeps {kept} of its bandwidth at stride 1 {here}, "
-            f"and {percent(table.loc[at, platform] / table.loc[1.0, platform])} on {platform} "
-            "(Lavin et al. 2020)"
+            f"and {percent(shares[platform][at])} on {platform} (Lavin et al. 2020)"
         )
     return "\n".join(lines)
 
@@ -306,16 +303,17 @@ def incomplete(points: DataFrame, cases: Sequence[str] = ()) -> tuple[list[str],
     notes, told : list of str
         Sentences for the small print, and the same with the command that measures what is missing.
     """
-    points = points.assign(
-        strides=points["case"].eq(STRIDE_1),
-        patterns=points["case"].isin(cases or application_patterns()),
-    )
-    own = points[points["own"]].groupby(["platform", "kind"], sort=False)
-    missing = []
-    for (platform, kind), (strides, patterns) in own[["strides", "patterns"]].any().iterrows():
-        if strides != patterns:
-            what = "application patterns" if strides else "stride 1"
-            missing.append((str(platform), what, _SUITES[str(kind)][bool(strides)]))
+    own = points[points["own"]]
+    found = [
+        dict.fromkeys(own[own["case"].isin(some)][["platform", "kind"]].itertuples(index=False))
+        for some in ([STRIDE_1], cases or application_patterns())
+    ]
+    missing = [
+        (platform, what, _SUITES[kind][number])
+        for number, what in enumerate(("stride 1", "application patterns"))
+        for platform, kind in found[1 - number]
+        if (platform, kind) not in found[number]
+    ]
     return _sentences(missing, "; give more.db as well")
 
 

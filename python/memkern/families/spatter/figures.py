@@ -46,6 +46,7 @@ from memkern.plots.kit import (
     Series,
     Shown,
     best,
+    concat,
     counted,
     fraction,
     frame_of,
@@ -103,10 +104,10 @@ def strides_cpu(records: Records = None) -> Selection:
     return _of_platforms(records, "cpu", "CPU")
 
 
-# Columns and names of the bandwidths with and without prefetching.
-_SIDES = (
-    (BANDWIDTH, {"prefetchers": "prefetchers on", "order": "ascending order"}),
-    ("without_GBps", {"prefetchers": "prefetchers off", "order": "random order"}),
+# Columns, looks and names of the bandwidths with and without prefetching.
+_SIDES: tuple[tuple[str, Any, dict[str, str]], ...] = (
+    (BANDWIDTH, own_look(0), {"prefetchers": "prefetchers on", "order": "ascending order"}),
+    ("without_GBps", own_look(1), {"prefetchers": "prefetchers off", "order": "random order"}),
 )
 
 
@@ -141,12 +142,10 @@ def without_prefetchers(records: Records = None) -> Selection:
     If prefetchers can't be switched (``--prefetchers default,off``), instances of the pattern in
     random order are compared with ascending order, which shows the gain by prefetching.
     """
-    from pandas import concat
-
     pairs, notes = prefetcher_pairs(records)
     frame = concat(
         pairs.assign(GBps=pairs[column], label=pairs["way"].map(names), look=[look] * len(pairs))
-        for look, (column, names) in zip(map(own_look, (0, 1)), _SIDES, strict=True)
+        for column, look, names in _SIDES
     )
     keys = ["platform", "kernel", "way", "label"]
     first = frame[frame["stride"].eq(1)].set_index(keys)["GBps"].rename("first")
@@ -202,8 +201,6 @@ def simd_against_scalar(records: Records = None) -> Shown:
     only in the variant; if a stride has several pairs (page policies, thread counts), the pair with
     the highest bandwidth is drawn.
     """
-    from pandas import concat
-
     own, notes = own_records(records, ("variant",))
     strides = own[own["stride"].notna()]
     table, cases = same_cases(strides, "variant")
@@ -217,12 +214,12 @@ def simd_against_scalar(records: Records = None) -> Shown:
         for variant in ("simd", "auto")
     )
     frame = frame.sort_values(["place", "variant"], ascending=[True, False], kind="stable")
-    looks = map(own_look, frame["place"] + frame["variant"].eq("auto"))
+    looks: Any = [*map(own_look, frame["place"] + frame["variant"].eq("auto"))]
     label = frame["variant"]
     if cases["platform"].nunique() > 1:
         label = label + ", " + frame["platform"].map(plain)
     left_out, told = unpaired(strides, cases, "two variants", "--variant scalar,simd")
-    return Shown(_by_kernel(frame.assign(look=[*looks], label=label)), notes + left_out, told)
+    return Shown(_by_kernel(frame.assign(look=looks, label=label)), notes + left_out, told)
 
 
 def _policy_look(number: int) -> Look:
@@ -284,7 +281,7 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
     stream_GBps : float
         STREAM bandwidth of the own machine in GB/s, for its last column.
     """
-    from pandas import DataFrame, Series, concat
+    from pandas import DataFrame, Series
 
     from memkern.statistics import harmonic_mean, pearson
 
@@ -313,7 +310,8 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
         r = {name: pearson(known[name], known["STREAM"]) for name in APPLICATIONS}
         about = {"platform": f"Pearson's R, published {name}", "kind": kind, "row": "R"}
         parts += [rows, DataFrame([{**about, **r}])]
-    frame = concat(parts, ignore_index=True)[["platform", "kind", "row", *APPLICATIONS, "STREAM"]]
+    frame = concat(parts)[["platform", "kind", "row", *APPLICATIONS, "STREAM"]]
+    frame = frame.reset_index(drop=True)
     frame.attrs["notes"] = [*notes, *_in_no_mean(records), *_without_mean(points[points["own"]])]
     return frame
 
@@ -343,8 +341,11 @@ def _without_mean(own: DataFrame) -> list[str]:
     """Return notes on the applications without a mean, with the patterns that are missing."""
     notes = []
     for (platform, application), rows in own.groupby(["platform", "application"], sort=False):
-        every = [name for name in application_patterns() if name.startswith(application)]
-        lacking = [name for name in every if name not in set(rows["case"])]
+        lacking = [
+            name
+            for name in application_patterns()
+            if name.startswith(str(application)) and name not in set(rows["case"])
+        ]
         if lacking:
             notes.append(
                 f"{platform} has no mean of {application}, whose other records are left out: no "

@@ -46,6 +46,7 @@ from memkern.plots.kit import (
     Panel,
     Records,
     Shown,
+    concat,
     disturbed_note,
     drawn,
     fraction,
@@ -127,8 +128,6 @@ def platforms_table(records: Records = None, stream_GBps: float = float("nan")) 
     stream_GBps : float
         STREAM bandwidth of the own machine in GB/s.
     """
-    from pandas import concat
-
     if stream_GBps == stream_GBps and not LEAST <= stream_GBps <= MOST:
         raise InputError(f"stream_GBps is {stream_GBps!r}, which is not a positive number")
     own, notes = own_records(records)
@@ -144,8 +143,8 @@ def platforms_table(records: Records = None, stream_GBps: float = float("nan")) 
     theirs = theirs.rename(columns=lambda name: name.removeprefix("table3_"))
     columns = ["platform", "abbreviation", "name", "kind", "row"]
     columns += ["stream_MBps", "threads", "backend"]
-    frame = concat([own[columns], theirs.dropna(subset="stream_MBps")[columns]], ignore_index=True)
-    frame = frame.round({"stream_MBps": 0}).astype({"threads": "Int64", "stream_MBps": "Int64"})
+    frame = concat([own, theirs.dropna(subset="stream_MBps")])[columns].round({"stream_MBps": 0})
+    frame = frame.astype({"threads": "Int64", "stream_MBps": "Int64"}).reset_index(drop=True)
     frame.attrs["notes"] = notes
     return frame
 
@@ -183,7 +182,7 @@ def patterns_table(records: Records = None) -> DataFrame:
     return frame
 
 
-def _own_patterns(records: Records) -> list[dict[str, Any]]:
+def _own_patterns(records: Records) -> list[Any]:
     """Return pattern, kernel and delta of own gathers and scatters of no application."""
     if records is None:
         return []

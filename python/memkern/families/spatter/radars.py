@@ -128,7 +128,7 @@ def _axes(fig: Figure, x: float, y: float, diameter: float, label: str) -> Any:
 
     across, up = fig.get_size_inches()
     box = (x - diameter / 2) / across, (y - diameter / 2) / up, diameter / across, diameter / up
-    clockwise_from_top = {"theta_offset": pi / 2, "theta_direction": -1}
+    clockwise_from_top: dict[str, Any] = {"theta_offset": pi / 2, "theta_direction": -1}
     ax: Any = fig.add_axes(box, projection="polar", label=label, **clockwise_from_top)
     ax.spines["polar"].set_visible(False)
     ax.set(xticks=[], yticks=[], ylim=(0, radius(CAP)))
@@ -273,7 +273,7 @@ def _name_arcs(ax: Any, spokes: DataFrame, rings_named: Sequence[float]) -> None
         middle = (first + last) / 2
         turn = -degrees(middle) + (0 if cos(middle) >= -0.01 else 180)
         how = {"fontsize": 6, "fontweight": "bold", "color": colour}
-        _write(ax, middle, radius(CAP) * 1.2, application, rotation=turn, **how)
+        _write(ax, middle, radius(CAP) * 1.2, str(application), rotation=turn, **how)
 
 
 def _small_print(base: Mapping[str, float], rows: DataFrame) -> list[str]:
