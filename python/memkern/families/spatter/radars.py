@@ -92,12 +92,13 @@ def _grid(
     With `arcs`, spokes are in groups with a name, and the values of a series are joined by lines.
     """
     diameter = min(DOUBLE_IN / columns - 0.42, 1.6) if arcs else 0.94
-    above, room, size = (0.0, 0.06 + 0.12 * diameter, 8) if arcs else (0.25, 0.02, 6)
+    room, size = (0.06 + 0.12 * diameter, 8) if arcs else (0.02, 6)
+    above, end = (0.0, 0.05) if arcs else (0.22, 0.08)
     lines = 2 + max(radar.title.count("\n") for radar in radars)
     down = room + 0.015 * size * lines + diameter
     rows = [radars[first : first + columns] for first in range(0, len(radars), columns)]
     below = [room + 0.105 * max(len(radar.lines) for radar in row) for row in rows]
-    small_print = 0.1 * (len(note_lines(DOUBLE_IN, notes)) + 0.5)
+    small_print = 0.1 * len(note_lines(DOUBLE_IN, notes)) + end
     height = above + len(rows) * down + sum(below) + small_print
     fig = new_figure(DOUBLE_IN, height, layout=None)
     for number, radar in enumerate(radars):
