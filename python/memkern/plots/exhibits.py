@@ -120,34 +120,30 @@ def table(
 
 
 def published_table(
-    name: str, source: str, title: str, columns: str, *, paper: str, number: str
-) -> Callable[..., DataFrame]:
-    """Register the table of published data as they are, and return its function.
+    name: str, source: str, columns: str, *, paper: str, number: str
+) -> Callable[[Callable[[Records], None]], Callable[..., DataFrame]]:
+    """Register a table of published data as they are, documented by an empty function.
 
     Parameters
     ----------
     name : str
     source : str
         Name of the data in `memkern.reference`.
-    title : str
-        Description of the table.
     columns
         As for `table`.
     paper, number : str
         As for `tabulated`.
     """
 
-    def published(records: Records = None) -> Selection:
-        return reference.load(source), []
+    def enter(documented: Callable[[Records], None]) -> Callable[..., DataFrame]:
+        @wraps(documented)
+        def select(records: Records = None) -> Selection:
+            return reference.load(source), []
 
-    published.__doc__ = title
-    about: dict[str, Any] = {
-        "records": "Not used",
-        "optional": True,
-        "paper": paper,
-        "number": number,
-    }
-    return table(name, columns, **about)(published)
+        about: dict[str, Any] = {"records": "Not used", "optional": True}
+        return table(name, columns, paper=paper, number=number, **about)(select)
+
+    return enter
 
 
 def tabulated(

@@ -22,15 +22,16 @@ TOLD = "a64fx-told"
 _FIGURES = "2, 3, 4, 5, 8, 9, 11, 15, 16, 18, 21, 22, 23, 24, 25"
 
 
-told_table = published_table(
+@published_table(
     TOLD,
     "alappat2021-text",
-    "Numbers of the A64FX in the text of Alappat et al. 2021, on figures without values.",
     "exhibit, section (of the paper), quantity, case, cores (of the 12 of a group or the 48 of the "
     "chip; missing where they are the quantity or do not matter), value, unit",
     paper="alappat2021",
     number=f"figure {_FIGURES}",
 )
+def told_table(records: Records = None) -> None:
+    """Numbers of the A64FX in the text of Alappat et al. 2021, on figures without values."""
 
 
 def told_points(ax: Axes, exhibit: str, quantity: str) -> list[int]:

@@ -245,10 +245,11 @@ def page_policies(records: Records = None) -> Shown:
     left_out, told = unpaired(strides, own, "as many page policies", "--pages 4k,thp")
     own = best(own, ("pages_requested", "kernel", "stride"))
     own = own.sort_values("pages_requested", kind="stable")
-    obtained = own.groupby("pages_requested")["pages"].agg(
+    asked = own["pages_requested"].astype(str)
+    got = own.groupby(asked)["pages"].agg(
         lambda pages: ", ".join(sorted({*map(str, pages.dropna())}))
     )
-    asked, got = own["pages_requested"], own["pages_requested"].map(obtained)
+    got = asked.map(got).astype(str)
     label = asked + (" (obtained: " + got + ")").mask(got.eq("") | got.eq(asked), "")
     return Shown(_by_kernel(own.assign(label=label.map(plain))), notes + left_out, told)
 
