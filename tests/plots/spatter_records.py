@@ -1,5 +1,6 @@
 """Records of gather and scatter on one machine, and on its GPU."""
 
+import numpy as np
 import pandas as pd
 from plotting import common_columns
 
@@ -11,6 +12,7 @@ STRIDES = [1, 2, 4, 8, 16, 32, 64, 128]
 VARIANTS = {"scalar": 1.0, "auto": 0.9, "simd": 1.25}
 PAGES = {"4k": 1.0, "thp": 1.1}
 PUBLISHED_CPUS = ["Broadwell", "Skylake", "Thunder X2", "Knights Landing", "Cascade Lake", "Naples"]
+PUBLISHED_GPUS = ["K40", "Titan XP", "P100", "V100"]
 OWN = "Own Machine 3000, 4 threads"
 
 
@@ -64,6 +66,15 @@ def gpu_records():
     return frame
 
 
+# Own bandwidths at stride 1 of the fastest variant and page policy.
+STRIDE_1 = {GATHER: 60 * 1.25 * 1.1, SCATTER: 40 * 1.25 * 1.1}
+
+
+def fastest(kernel):
+    """Return the own bandwidths of all strides."""
+    return np.array([STRIDE_1[kernel] / min(stride, 10) for stride in STRIDES])
+
+
 # The labels of the published platforms have their threads.
 THREADS = dict(zip(PUBLISHED_CPUS, ("24", "24", "32", "272", "20", "12 or 24"), strict=True))
 
@@ -87,3 +98,10 @@ def published(platform, kernel, pattern=None):
         return float(rows[rows["pattern"] == pattern]["bandwidth_GBps"].iloc[0])
     strides = rows[rows["suite"] == "ustride"]["pattern"].str.rpartition(":")[2].astype(int)
     return rows.loc[strides.sort_values().index, "bandwidth_GBps"].tolist()
+
+
+def over_stride_1(platform, kernel, pattern):
+    """Return a platform's published bandwidth of a pattern over that of stride 1."""
+    length = 8 if platform in PUBLISHED_CPUS else 256
+    base = published(platform, kernel, f"UNIFORM:{length}:1")
+    return published(platform, kernel, pattern) / base

@@ -11,10 +11,14 @@ from spatter_records import (
     GATHER,
     OWN,
     PUBLISHED_CPUS,
+    PUBLISHED_GPUS,
     SCATTER,
+    STRIDE_1,
     STRIDES,
+    fastest,
     gpu_records,
     labelled,
+    over_stride_1,
     own_records,
     published,
     record,
@@ -25,8 +29,8 @@ from memkern.cli import analysis
 from memkern.errors import InputError
 from memkern.families.spatter import data as spatter_data
 from memkern.families.spatter import of_paper
-from memkern.families.spatter import radars as spatter_radar
 from memkern.families.spatter.findings import findings
+from memkern.families.spatter.radars import radius
 from memkern.plots import describe, figures, tables
 from memkern.plots.frames import frame_of
 from memkern.plots.style import lacking, plain
@@ -49,14 +53,13 @@ def test_stride_figure_draws_published_and_own_values():
     fig = figures["spatter-fig3"](own_records())
     assert [ax.get_title() for ax in fig.axes] == ["Gather", "Scatter"]
     assert "GB/s" in fig.axes[0].get_ylabel()
-    for ax, kernel, top in zip(fig.axes, (GATHER, SCATTER), (60.0, 40.0), strict=True):
+    for ax, kernel in zip(fig.axes, (GATHER, SCATTER), strict=True):
         for platform in PUBLISHED_CPUS:
             curve = line(ax, labelled(platform, strides=True))
             assert list(curve.get_xdata()) == STRIDES
             assert list(curve.get_ydata()) == published(platform, kernel)
         mine = line(ax, plain(OWN))
-        best_of_all = [top / min(stride, 10) * 1.25 * 1.1 for stride in STRIDES]
-        np.testing.assert_allclose(mine.get_ydata(), best_of_all)
+        np.testing.assert_allclose(mine.get_ydata(), fastest(kernel))
         others = [line(ax, labelled(platform, strides=True)) for platform in PUBLISHED_CPUS]
         for other in others:
             assert mine.get_zorder() > other.get_zorder()
@@ -66,10 +69,10 @@ def test_stride_figure_draws_published_and_own_values():
 
 def test_gpu_figure_takes_own_records_of_cuda_only():
     fig = figures["spatter-fig5"](own_records())
-    assert curve_labels(fig.axes[0]) == ["K40", "Titan XP", "P100", "V100"]
+    assert curve_labels(fig.axes[0]) == PUBLISHED_GPUS
     assert "No own record of uniform strides on a GPU (backend cuda)" in footnotes(fig)
     fig = figures["spatter-fig5"](gpu_records())
-    assert line(fig.axes[0], "Own GPU").get_ydata()[0] == pytest.approx(60 * 1.25 * 1.1)
+    np.testing.assert_allclose(line(fig.axes[0], "Own GPU").get_ydata(), fastest(GATHER))
     assert footnotes(fig) == ""
     assert "Own GPU" not in curve_labels(figures["spatter-fig3"](gpu_records()).axes[0])
 
@@ -164,9 +167,9 @@ def test_simd_against_scalar_needs_pairs(rows):
 
 def test_each_page_policy_has_a_curve():
     fig = figures["spatter-pages"](own_records(pages="4k"))
-    expected = np.array([60 / min(stride, 10) * 1.25 for stride in STRIDES])
-    np.testing.assert_allclose(line(fig.axes[0], "4k").get_ydata(), expected)
-    np.testing.assert_allclose(line(fig.axes[0], "thp (obtained: 4k)").get_ydata(), 1.1 * expected)
+    for label, huge in (("4k", 1.0), ("thp (obtained: 4k)", 1.1)):
+        expected = huge / 1.1 * fastest(GATHER)
+        np.testing.assert_allclose(line(fig.axes[0], label).get_ydata(), expected)
     with pytest.raises(InputError, match="two page policies"):
         figures["spatter-pages"](own_records(pages_requested="thp"))
 
@@ -192,31 +195,23 @@ def test_a_circle_is_a_pattern_and_a_spoke_a_platform(case):
     }  # fmt: skip
     assert f"A: {OWN}." in footnotes(fig)
     spokes = {}
-    gpus = ("K40", "Titan XP", "P100", "V100")
     for pattern in table_5(kernel):
-        for label, platforms, length in (
-            ("published cpu", PUBLISHED_CPUS, 8), ("published gpu", gpus, 256),
-        ):  # fmt: skip
+        for label, platforms, colour in (
+            ("published cpu", PUBLISHED_CPUS, "#0072b2"),
+            ("published gpu", PUBLISHED_GPUS, "#009e73"),
+        ):
             dots = line(axes[pattern], label)
-            expected = [
-                published(platform, kernel, pattern)
-                / published(platform, kernel, f"UNIFORM:{length}:1")
-                for platform in platforms
-            ]
-            np.testing.assert_allclose(dots.get_ydata(), spatter_radar.radius(expected))
-            spokes.setdefault(label, tuple(dots.get_xdata()))
-            assert spokes[label] == tuple(dots.get_xdata())
-            assert dots.get_color() == {"published cpu": "#0072b2"}.get(label, "#009e73")
-        top = 60 if kernel == GATHER else 40
-        own = records[records["pattern"].eq(pattern)]["bandwidth_GBps"] / (top * 1.25 * 1.1)
-        np.testing.assert_allclose(
-            line(axes[pattern], "own cpu").get_ydata(), spatter_radar.radius(own)
-        )
+            expected = [over_stride_1(platform, kernel, pattern) for platform in platforms]
+            np.testing.assert_allclose(dots.get_ydata(), radius(expected))
+            angles = spokes.setdefault(label, tuple(dots.get_xdata()))
+            assert angles == tuple(dots.get_xdata()) and dots.get_color() == colour
+        own = records[records["pattern"].eq(pattern)]["bandwidth_GBps"] / STRIDE_1[kernel]
+        np.testing.assert_allclose(line(axes[pattern], "own cpu").get_ydata(), radius(own))
         hollow = [c for c in axes[pattern].lines if c.get_label() == "_disturbed"]
         assert any(len(c.get_xdata()) for c in hollow) == (pattern == "AMG-G1")
     rings = [c for c in axes["key"].lines if c.get_label() == "_ring"]
     (black,) = (c for c in rings if c.get_color() == "black")
-    assert set(black.get_ydata()) == {spatter_radar.radius(1.0)}
+    assert set(black.get_ydata()) == {radius(1.0)}
 
 
 def test_a_platform_and_its_threads_are_one_line_beside_others():
@@ -239,14 +234,10 @@ def test_bandwidths_by_delta_are_those_over_stride_1():
     cpus, gpus = fig.axes
     assert (cpus.get_title(), gpus.get_title()) == ("CPUs", "GPUs")
     assert cpus.get_xlabel().startswith("Delta")
-    for ax, platform, length in ((cpus, "Broadwell", 8), (gpus, "V100", 256)):
+    for ax, platform, other in ((cpus, "Broadwell", {}), (gpus, "V100", _AS_RUN_ON_GPUS)):
         dots = line(ax, labelled(platform))
         expected = {
-            (
-                _AS_RUN_ON_GPUS.get(pattern, delta) if ax is gpus else delta,
-                published(platform, kernel, pattern)
-                / published(platform, kernel, f"UNIFORM:{length}:1"),
-            )
+            (other.get(pattern, delta), over_stride_1(platform, kernel, pattern))
             for kernel in (GATHER, SCATTER)
             for pattern, delta in table_5(kernel).items()
         }
@@ -306,8 +297,8 @@ def test_prefetchers_off_over_on():
         f"Gather: {OWN}", "Gather, each over its own stride 1",
         f"Scatter: {OWN}", "Scatter, each over its own stride 1",
     ]  # fmt: skip
-    for (left, right), top in zip((fig.axes[:2], fig.axes[2:]), (60.0, 40.0), strict=True):
-        on = np.array([top / min(stride, 10) * 1.25 * 1.1 for stride in STRIDES])
+    for (left, right), kernel in ((fig.axes[:2], GATHER), (fig.axes[2:], SCATTER)):
+        on = fastest(kernel)
         for name, share in (("prefetchers on", 1.0), ("prefetchers off", 0.4)):
             assert line(left, name).get_xdata().tolist() == STRIDES
             np.testing.assert_allclose(line(left, name).get_ydata(), share * on)
@@ -351,9 +342,8 @@ def test_own_strides_are_printed_beside_a_published_processor():
     gather, here, share, skylake, _, sentence, scatter, *_ = text.splitlines()
     assert gather.split() == ["gather", "at", "stride", *map(str, STRIDES)]
     assert scatter.startswith("scatter at stride")
-    best_of_all = [60 / min(stride, 10) * 1.25 * 1.1 for stride in STRIDES]
     assert here.startswith("here, 4 threads: GB/s")
-    assert [float(x) for x in here.split()[-8:]] == pytest.approx(best_of_all, abs=0.01)
+    assert [float(x) for x in here.split()[-8:]] == pytest.approx(fastest(GATHER), abs=0.01)
     assert share.split()[-8:-4] == ["100%", "50%", "25%", "12%"]
     assert skylake.startswith("Skylake, 24 threads: GB/s")
     values = published("Skylake", GATHER)
