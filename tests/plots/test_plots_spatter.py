@@ -280,9 +280,9 @@ def test_wrong_records_are_refused(records, culprit):
 )
 def test_labels_are_spread_without_overlap_and_in_order(positions, width):
     x = np.array(positions)
-    moved = of_paper._spread(x, width, 0.0, 10.0)
+    moved = of_paper._spread(pd.Series(x), width, 0.0, 10.0)
     order = np.argsort(x, kind="stable")
-    gaps = np.diff(moved[order])
+    gaps = np.diff(moved.iloc[order])
     assert (gaps >= width - 1e-9).all()
     assert moved.min() >= -1e-9 and moved.max() <= 10 + 1e-9
     settled = of_paper._spread(moved, width, 0.0, 10.0)

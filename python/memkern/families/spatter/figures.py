@@ -215,9 +215,8 @@ def simd_against_scalar(records: Records = None) -> Shown:
     )
     frame = frame.sort_values(["place", "variant"], ascending=[True, False], kind="stable")
     looks: Any = [*map(own_look, frame["place"] + frame["variant"].eq("auto"))]
-    label = frame["variant"]
-    if cases["platform"].nunique() > 1:
-        label = label + ", " + frame["platform"].map(plain)
+    several = cases["platform"].nunique() > 1
+    label = frame["variant"] + (", " + frame["platform"].map(plain) if several else "")
     left_out, told = unpaired(strides, cases, "two variants", "--variant scalar,simd")
     return Shown(_by_kernel(frame.assign(look=looks, label=label)), notes + left_out, told)
 
@@ -308,9 +307,9 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
             STREAM=rows["platform"].map(stream).mask(own, stream_GBps),
         )
         known = rows[~own & rows["STREAM"].notna()]
-        r = {name: pearson(known[name], known["STREAM"]) for name in APPLICATIONS}
-        about = {"platform": f"Pearson's R, published {name}", "kind": kind, "row": "R"}
-        parts += [rows, DataFrame([{**about, **r}])]
+        r: dict[str, Any] = {each: pearson(known[each], known["STREAM"]) for each in APPLICATIONS}
+        r |= {"platform": f"Pearson's R, published {name}", "kind": kind, "row": "R"}
+        parts += [rows, DataFrame([r])]
     frame = concat(parts)[["platform", "kind", "row", *APPLICATIONS, "STREAM"]]
     frame = frame.reset_index(drop=True)
     frame.attrs["notes"] = [*notes, *_in_no_mean(records), *_without_mean(points[points["own"]])]
@@ -452,7 +451,7 @@ def report_section(records: DataFrame) -> Section | None:
     # An error for missing columns is raised here, since section_of would turn it into a remark.
     kinds = set(own_records(frame, ("variant", "pages"))[0]["kind"])
     exhibits = [each[:3] for each in _EXHIBITS if each[3] in (None, *kinds)]
-    citation = reference.cite("lavin2020")
     # Pairs with and without prefetchers require root or an explicit request.
     rare = (without_prefetchers,)
-    return section_of(frame, "Gather and scatter", findings, exhibits, citation, rare)
+    title, citation = "Gather and scatter", reference.cite("lavin2020")
+    return section_of(frame, title, findings, exhibits, citation, rare)

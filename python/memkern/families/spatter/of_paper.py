@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern import reference
 from memkern.checks import LEAST, MOST, one_of
@@ -45,6 +45,7 @@ from memkern.plots.kit import (
     Measured,
     Panel,
     Records,
+    Series,
     Shown,
     concat,
     disturbed_note,
@@ -69,10 +70,6 @@ from memkern.plots.kit import (
     typed,
     with_ends,
 )
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
 
 # Of the four gathers of figure 9, the paper's text only names PENNANT-G12. The others are of the
 # same application, with deltas from a row of the mesh to more than any cache.
@@ -329,28 +326,25 @@ def bandwidth_bandwidth(
     """
     cells = _panels_of(split(patterns))
     names = [name for each in cells.values() for name in each]
-    applications = [name for name in names if not _is_stride(name)]
+    needed = [name for name in names if not _is_stride(name)] or [STRIDE_1]
     points, notes = points_of(records)
     theirs = dict.fromkeys(points[~points["own"]]["platform"])
     for platform in split(omit):
         one_of(platform, "platform", theirs)
     points = labelled(points[points["own"] | ~points["platform"].isin(split(omit))])
-    needed = applications or [STRIDE_1]
     left_out, told = incomplete(points, needed)
     points = points[points["platform"].isin(points[points["case"].isin(needed)]["platform"])]
     points = over_stride_1(points, names)
     points = points.assign(disturbed=points["disturbed"] | points["base_disturbed"])
-    about = remarks(records, points, "these patterns with stride 1")
-    notes += [*left_out, *about, *disturbed_note(points)]
+    notes += left_out + remarks(records, points, "these patterns with stride 1")
 
     fig, axes = panels(len(cells), 2, 3.7)
     tell_lacking(fig, told)
     off: list[str] = []
     for ax, (kernel, names) in zip(axes, cells.items(), strict=True):
-        word = KERNELS[kernel]
         ax.set(
-            xlabel=f"Stride-1 {word} bandwidth (GB/s)",
-            ylabel=f"Bandwidth of {word} patterns (GB/s)",
+            xlabel=f"Stride-1 {KERNELS[kernel]} bandwidth (GB/s)",
+            ylabel=f"Bandwidth of {KERNELS[kernel]} patterns (GB/s)",
         )
         of_kernel = points[points["kernel"] == kernel]
         lowest = _shares(ax, of_kernel)
@@ -366,7 +360,7 @@ def bandwidth_bandwidth(
         _markers(ax, of_kernel, names)
         _name_platforms(ax, of_kernel)
     notes += [f"✕ below the scale: {'; '.join(off)}."] * bool(off)
-    note(fig, [*notes, "In parentheses: threads."])
+    note(fig, [*notes, *disturbed_note(points), "In parentheses: threads."])
     return fig
 
 
@@ -428,7 +422,7 @@ def _name_platforms(ax: Axes, points: DataFrame) -> None:
     names = [
         plain(re.sub(r", ([^,]*) threads?$", r" (\1)", label), 30) for label in platforms["label"]
     ]
-    x = platforms["base_bandwidth_GBps"].to_numpy(dtype=float)
+    x = platforms["base_bandwidth_GBps"]
     left, right = np.log2(ax.get_xlim())
     octave_in = 2.35 / (right - left)  # a panel is about 2.35 in wide, a line of text 0.115 in
     positions = 2 ** _spread(np.log2(x), 0.115 / octave_in, left, right)
@@ -460,17 +454,16 @@ def _name_platforms(ax: Axes, points: DataFrame) -> None:
         )
 
 
-def _spread(positions: NDArray[float64], width: float, low: float, high: float) -> NDArray[float64]:
+def _spread(positions: Series, width: float, low: float, high: float) -> Series:
     """Return the centres of labels of a width, moved as little as possible so that none overlap.
 
     The least-squares solution that keeps the order is an isotonic regression.
     """
     import numpy as np
+    from pandas import Series
     from scipy.optimize import isotonic_regression
 
-    order = np.argsort(positions, kind="stable")
-    shift = width * np.arange(len(positions))
-    fitted = isotonic_regression(positions[order] - shift).x
-    moved = np.empty(len(positions))
-    moved[order] = np.clip(fitted, low, max(low, high - shift[-1])) + shift
-    return moved
+    ordered = positions.sort_values(kind="stable")
+    shift = width * np.arange(len(ordered))
+    fitted = np.clip(isotonic_regression(ordered - shift).x, low, max(low, high - shift[-1]))
+    return Series(fitted + shift, ordered.index)[positions.index]

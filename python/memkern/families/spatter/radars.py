@@ -81,7 +81,6 @@ class _Radar(NamedTuple):
     spokes: DataFrame
     rows: DataFrame
     lines: Sequence[str] = ()  # below it
-    bold: bool = True
 
 
 def _grid(
@@ -109,7 +108,7 @@ def _grid(
         _draw(_axes(fig, x * DOUBLE_IN, y + diameter / 2, inside, radar.label), radar, arcs)
         fig.text(
             x, (y + diameter + room + 0.04) / height, radar.title, ha="center", fontsize=size,
-            fontweight="bold" if radar.bold else "normal",
+            fontweight="bold" if not arcs or radar.rows["own"].any() else "normal",
         )  # fmt: skip
         fig.text(
             x, (y - room) / height, "\n".join(radar.lines), ha="center", va="top", color=GREY,
@@ -314,7 +313,7 @@ def _radars_of_platforms(records: Records, kind: str, patterns: str | Sequence[s
     rows, remarks, told = compared(
         records, points, f"patterns and of stride 1 on {KINDS[kind]}", every
     )
-    rows = rows.assign(
+    rows = ordered(rows, "platform", rows["platform"].unique()).assign(
         series=rows["case"].map(_group) + " " + rows["kernel"].map(KERNELS),
         marker=rows["kernel"].map(_MARKERS),
         what=rows["case"].map(_plain_name),
@@ -324,13 +323,10 @@ def _radars_of_platforms(records: Records, kind: str, patterns: str | Sequence[s
     for page in pages:
         spokes = _spokes_of_patterns(page, named)
         shown = rows.join(spokes.set_index("case"), on="case", how="inner").sort_values("angle")
-        for platform in rows["platform"].unique():
-            mine = shown[shown["platform"] == platform]
-            if len(mine):
-                title, own = two_lines(mine["label"].iloc[0]), bool(mine["own"].iloc[0])
-                lines = _small_print(bases[platform], mine)
-                radars.append(_Radar(platform, title, spokes, mine, lines, own))
-        radars.append(_Radar("key", "Key", spokes, shown.iloc[:0], _KEY, bold=False))
+        for platform, mine in shown.groupby("platform", observed=True):
+            title, lines = two_lines(mine["label"].iloc[0]), _small_print(bases[platform], mine)
+            radars.append(_Radar(str(platform), title, spokes, mine, lines))
+        radars.append(_Radar("key", "Key", spokes, shown.iloc[:0], _KEY))
     columns = min(4 if len(radars) > 6 else 3, len(radars))
     return _grid(radars, [*notes, *remarks, *disturbed_note(rows)], told, columns, arcs=True)
 
@@ -429,12 +425,11 @@ def _radars_of_patterns(records: Records, kernel: str) -> Figure:
     rows = ordered(rows[rows["kernel"] == kernel], "case", patterns)
     rows = rows.sort_values("case", kind="stable").join(spokes[["colour", "angle"]], on="platform")
     outside = _texts(_off(rows))
-    own = spokes.index[spokes["own"]]
     notes += [
         *remarks,
         *disturbed_note(rows),
         _SCALE,
-        *(f"{name}: {plain(platform)}." for platform, name in spokes.loc[own, "name"].items()),
+        *(f"{name}: {plain(own)}." for own, name in spokes.loc[spokes["own"], "name"].items()),
         *[f"✕ off the scale: {first_three(outside)}."] * bool(outside),
     ]
     radars = [_Radar("key", "", spokes, rows.iloc[:0])]
