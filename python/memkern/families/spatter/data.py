@@ -353,6 +353,11 @@ def application_patterns() -> list[str]:
     return sorted(names, key=lambda name: (name.rstrip(digits), len(name), name))
 
 
+def group_of(pattern: str) -> str:
+    """Return the application of a pattern, or `OWN`."""
+    return pattern.partition("-")[0]
+
+
 def kernel_of(pattern: str) -> str:
     """Return the kernel of a pattern of an application, or of one that the user named."""
     return SCATTER if pattern.partition("-")[2].startswith("S") else GATHER

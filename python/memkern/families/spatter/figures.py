@@ -15,6 +15,7 @@ from memkern.families.spatter.data import (
     KINDS,
     application_patterns,
     first_three,
+    group_of,
     kernel_of,
     labelled,
     own_records,
@@ -43,7 +44,6 @@ from memkern.plots.kit import (
     Records,
     Section,
     Selection,
-    Series,
     Shown,
     best,
     concat,
@@ -281,7 +281,7 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
     stream_GBps : float
         STREAM bandwidth of the own machine in GB/s, for its last column.
     """
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
     from memkern.statistics import harmonic_mean, pearson
 
@@ -290,34 +290,28 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
     stream = reference.load("lavin2020-platforms").set_index("platform")["table4_stream_GBps"]
     points, notes = points_of(records)
     points = points[points["kernel"].eq(points["case"].map(kernel_of)) & points["stride"].isna()]
-    points = points.assign(application=_applications(points["case"]))
-    sizes = _applications(Series(application_patterns())).value_counts()
+    table = points.pivot_table(BANDWIDTH, ["kind", "own", "platform"], "case", sort=False)
+    table = table.reindex(columns=application_patterns())
+    means = {
+        each: table.filter(like=f"{each}-").dropna().apply(harmonic_mean, axis=1)
+        for each in APPLICATIONS
+    }
+    rows = DataFrame(means, table.index).reset_index()
+    rows = rows.assign(
+        row=rows["own"].map({True: "own", False: "published"}),
+        STREAM=rows["platform"].map(stream).mask(rows["own"], stream_GBps),
+    )
     parts = []
     for kind, name in KINDS.items():
-        of_kind = points[points["kind"] == kind]
-        means, numbers = (
-            of_kind.pivot_table(BANDWIDTH, ["own", "platform"], "application", of_each, sort=False)
-            for of_each in (harmonic_mean, "size")
-        )
-        rows = means.where(numbers.eq(sizes)).reindex(columns=[*APPLICATIONS]).reset_index()
-        own = rows["own"]
-        rows = rows.assign(
-            kind=kind,
-            row=own.map({True: "own", False: "published"}),
-            STREAM=rows["platform"].map(stream).mask(own, stream_GBps),
-        )
-        known = rows[~own & rows["STREAM"].notna()]
-        r: dict[str, Any] = {each: pearson(known[each], known["STREAM"]) for each in APPLICATIONS}
-        r |= {"platform": f"Pearson's R, published {name}", "kind": kind, "row": "R"}
-        parts += [rows, DataFrame([r])]
+        mine = rows[rows["kind"] == kind]
+        known = mine[~mine["own"] & mine["STREAM"].notna()]
+        r = {each: pearson(known[each], known["STREAM"]) for each in APPLICATIONS}
+        about = {"platform": f"Pearson's R, published {name}", "kind": kind, "row": "R"}
+        parts += [mine, DataFrame([{**about, **r}])]
     frame = concat(parts)[["platform", "kind", "row", *APPLICATIONS, "STREAM"]]
     frame = frame.reset_index(drop=True)
     frame.attrs["notes"] = [*notes, *_in_no_mean(records), *_without_mean(points[points["own"]])]
     return frame
-
-
-def _applications(patterns: Series) -> Series:
-    return patterns.str.partition("-")[0]
 
 
 def _in_no_mean(records: Records) -> list[str]:
@@ -340,7 +334,8 @@ def _in_no_mean(records: Records) -> list[str]:
 def _without_mean(own: DataFrame) -> list[str]:
     """Return notes on the applications without a mean, with the patterns that are missing."""
     notes = []
-    for (platform, application), rows in own.groupby(["platform", "application"], sort=False):
+    groups = own.groupby(["platform", own["case"].map(group_of)], sort=False)
+    for (platform, application), rows in groups:
         lacking = [
             name
             for name in application_patterns()

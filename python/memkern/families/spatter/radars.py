@@ -25,6 +25,7 @@ from memkern.families.spatter.data import (
     application_patterns,
     compared,
     first_three,
+    group_of,
     points_of,
 )
 from memkern.plots.kit import (
@@ -221,14 +222,9 @@ _KEY = (
 _MARKERS = {GATHER: "o", SCATTER: "^"}
 
 
-def _group(pattern: str) -> str:
-    """Return the application of a pattern, or `OWN`."""
-    return pattern.partition("-")[0]
-
-
 def _plain_name(pattern: str) -> str:
     """Return the name of a pattern as text: that of the paper, or the user's."""
-    return plain(pattern.partition(" ")[2], 18) if _group(pattern) == OWN else pattern
+    return plain(pattern.partition(" ")[2], 18) if group_of(pattern) == OWN else pattern
 
 
 def _spokes_of_patterns(patterns: Sequence[str], named: Sequence[str]) -> DataFrame:
@@ -240,7 +236,7 @@ def _spokes_of_patterns(patterns: Sequence[str], named: Sequence[str]) -> DataFr
     from pandas import DataFrame
 
     spokes = DataFrame({"case": patterns})
-    groups = spokes["case"].map(_group)
+    groups = spokes["case"].map(group_of)
     slots = 0.5 + spokes.index + groups.ne(groups.shift()).cumsum()
     return spokes.assign(
         group=groups,
@@ -295,12 +291,12 @@ def _pages(points: DataFrame, wanted: Sequence[str]) -> list[list[str]]:
 
     The first page has those of applications, and each at most `_MOST_NAMED` that the user named.
     """
-    own = [case for case in dict.fromkeys(points["case"]) if _group(case) == OWN]
+    own = [case for case in dict.fromkeys(points["case"]) if group_of(case) == OWN]
     names = {case: case.partition(" ")[2] or case for case in (*application_patterns(), *own)}
     for name in wanted:
         one_of(name, "pattern", names.values())
     shown = [case for case, name in names.items() if not wanted or name in wanted]
-    end = sum(_group(case) != OWN for case in shown) + _MOST_NAMED
+    end = sum(group_of(case) != OWN for case in shown) + _MOST_NAMED
     others = range(end, len(shown), _MOST_NAMED)
     return [shown[:end], *(shown[first : first + _MOST_NAMED] for first in others)]
 
@@ -309,12 +305,12 @@ def _radars_of_platforms(records: Records, kind: str, patterns: str | Sequence[s
     points, notes = points_of(records, kind, named=True)
     pages = _pages(points, split(patterns))
     every = [pattern for page in pages for pattern in page]
-    named = [pattern for pattern in every if _group(pattern) == OWN]
+    named = [pattern for pattern in every if group_of(pattern) == OWN]
     rows, remarks, told = compared(
         records, points, f"patterns and of stride 1 on {KINDS[kind]}", every
     )
     rows = ordered(rows, "platform", rows["platform"].unique()).assign(
-        series=rows["case"].map(_group) + " " + rows["kernel"].map(KERNELS),
+        series=rows["case"].map(group_of) + " " + rows["kernel"].map(KERNELS),
         marker=rows["kernel"].map(_MARKERS),
         what=rows["case"].map(_plain_name),
     )
