@@ -393,12 +393,10 @@ def _shares(ax: Axes, points: DataFrame) -> float:
 
 def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
     """Draw one set of markers per pattern; markers of own records are larger, edged and on top."""
-    strides, others = iter("o*dHp<"), map(other_look, count())
+    strides = (other_look(0)._replace(color=GREY, marker=marker) for marker in "o*dHp<")
+    others = map(other_look, count())
     for pattern in patterns:
-        if _is_stride(pattern):
-            look = other_look(0)._replace(color=GREY, marker=next(strides))
-        else:
-            look = next(others)
+        look = next(strides if _is_stride(pattern) else others)
         rows = points[points["case"] == pattern]
         published, own = rows[~rows["own"]], rows[rows["own"]]
         how: dict[str, Any] = {"color": look.color, "zorder": 4, "label": pattern}

@@ -44,13 +44,11 @@ class SparseSide:
 
     def base(self, n: IndexArray) -> IndexArray:
         """Return the bases of instances `n`."""
-        result: IndexArray = self.origin + n // self.cycle * self.period
-        return result + self.prefix[n % self.cycle]
+        return self.origin + n // self.cycle * self.period + self.prefix[n % self.cycle]
 
     def positions(self, n: IndexArray) -> IndexArray:
         """Return positions in the sparse array, shape (len(n), L)."""
-        result: IndexArray = self.base(n)[:, None] + self.index[None, :]
-        return result
+        return self.base(n)[:, None] + self.index[None, :]
 
 
 def gather_side(case: Case) -> SparseSide | None:
