@@ -1,7 +1,6 @@
 """Spatter's tables, and the bandwidth-bandwidth figure."""
 
 import math
-import re
 
 import numpy as np
 import pandas as pd
@@ -17,15 +16,14 @@ from spatter_records import (
     SCATTER,
     STRIDE_1,
     STRIDES,
+    THREADS,
     VARIANTS,
-    labelled,
     own_records,
     published,
     record,
 )
 
 from memkern import reference
-from memkern.errors import InputError
 from memkern.plots import figures, tables
 
 
@@ -66,7 +64,9 @@ def test_the_classes_of_the_patterns_are_the_types_of_table_5():
 
 
 def test_bandwidth_bandwidth_draws_the_values_and_constant_fractions():
-    fig = figures["spatter-fig9"](own_records(), patterns=["AMG-G0", "PENNANT-S0"], omit="")
+    records = own_records(platform="Own, a Machine, 1 thread")
+    fig = figures["spatter-fig9"](records, patterns=["AMG-G0", "PENNANT-S0"], omit="")
+    assert "In parentheses: threads." in footnotes(fig)
     gather, scatter = fig.axes
     marks = {c.get_label(): c for c in scatter.collections}
     points = {tuple(pair) for pair in np.asarray(marks["PENNANT-S0"].get_offsets()).tolist()}
@@ -79,8 +79,9 @@ def test_bandwidth_bandwidth_draws_the_values_and_constant_fractions():
     shares = [c.get_ydata() / np.array(c.get_xdata()) for c in diagonals]
     assert all(share[0] == pytest.approx(share[1]) for share in shares)
     assert 1.0 in [share[0] for share in shares]
-    names = {re.sub(r" \((.*)\)", r", \1 threads", text.get_text()) for text in gather.texts}
-    assert names == {OWN, *map(labelled, PUBLISHED_CPUS), *PUBLISHED_GPUS}
+    cpus = (f"{platform} ({threads})" for platform, threads in THREADS.items())
+    names = {text.get_text() for text in gather.texts}
+    assert names == {"Own, a Machine (1)", *cpus, *PUBLISHED_GPUS}
 
 
 def test_bandwidth_bandwidth_marks_strides_and_the_patterns_of_the_paper():
@@ -102,8 +103,6 @@ def test_bandwidth_bandwidth_marks_strides_and_the_patterns_of_the_paper():
     assert [[c.get_label() for c in ax.collections] for ax in only] == 2 * [
         ["stride 1", "_own", "stride 64", "_own"]
     ]
-    with refused("platform 'Skylark' is not one of .*: did you mean Skylake"):
-        figures["spatter-fig9"](None, omit="Skylark")
 
 
 def test_bandwidth_bandwidth_notes_values_below_the_scale():
@@ -120,18 +119,18 @@ def test_bandwidth_bandwidth_notes_values_below_the_scale():
 
 
 @pytest.mark.parametrize(
-    ("patterns", "culprit"),
+    ("options", "culprit"),
     [
-        (["AMG-G7"], "AMG-G7"),
-        (["stride 3"], "'stride 3' is no application pattern or stride"),
-        ("nonsense", "nonsense"),
-        ([], "one to six"),
-        ([f"PENNANT-G{i}" for i in range(7)], "one to six"),
+        ({"patterns": ["AMG-G7"]}, "AMG-G7"),
+        ({"patterns": ["stride 3"]}, "'stride 3' is no application pattern or stride"),
+        ({"patterns": []}, "one to six"),
+        ({"patterns": [f"PENNANT-G{i}" for i in range(7)]}, "one to six"),
+        ({"omit": "Skylark"}, "platform 'Skylark' is not one of .*: did you mean Skylake"),
     ],
 )
-def test_bandwidth_bandwidth_refuses_patterns(patterns, culprit):
-    with pytest.raises(InputError, match=culprit):
-        figures["spatter-fig9"](None, patterns=patterns)
+def test_bandwidth_bandwidth_refuses_other_names(options, culprit):
+    with refused(culprit):
+        figures["spatter-fig9"](None, **options)
 
 
 def test_bandwidth_bandwidth_of_one_kernel_fits_a_column():
@@ -161,24 +160,17 @@ def test_table_4_has_the_harmonic_means_and_correlations_of_the_data():
     assert math.isnan(table.loc[OWN, "STREAM"])
 
 
-def test_table_4_of_an_incomplete_application_has_no_mean():
-    frame = own_records()
-    frame = frame[frame["pattern"] != "LULESH-S2"]
-    table = tables["spatter-table4"](frame, stream_GBps=33.0).set_index("platform")
-    assert math.isnan(table.loc[OWN, "LULESH"])
-    assert table.loc[OWN, "PENNANT"] > 0
-    assert table.loc[OWN, "STREAM"] == 33
-    without = tables["spatter-table4"](None).set_index("platform")
-    assert OWN not in without.index
-    correlation = "Pearson's R, published CPUs"
-    pd.testing.assert_series_equal(without.loc[correlation], table.loc[correlation])
-
-
-def test_table_4_notes_records_that_are_not_in_it():
+def test_table_4_has_no_mean_of_an_incomplete_application_and_notes_what_it_lacks():
     alien = [record("spatter.gather", "UNIFORM:4:3", 1.0, suite=""), record("stream.copy", "", 1.0)]
     frame = pd.concat([own_records(), pd.DataFrame(alien)], ignore_index=True)
     frame = frame[frame["pattern"] != "LULESH-G3"]
-    notes = " ".join(tables["spatter-table4"](frame).attrs["notes"])
+    table = tables["spatter-table4"](frame, stream_GBps=33.0)
+    rows = table.set_index("platform")
+    assert math.isnan(rows.loc[OWN, "LULESH"])
+    assert rows.loc[OWN, "PENNANT"] > 0 and rows.loc[OWN, "STREAM"] == 33
+    without = tables["spatter-table4"](None).set_index("platform")
+    pd.testing.assert_frame_equal(without, rows.drop(index=OWN))
+    notes = " ".join(table.attrs["notes"])
     assert "1 record of other kernels than gather and scatter (stream.copy) left out." in notes
     strides = len(STRIDES) * 2 * len(VARIANTS) * len(PAGES) + 1
     assert f"{strides} records of patterns that are no application's (UNIFORM:8:1, " in notes
