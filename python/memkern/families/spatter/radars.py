@@ -129,8 +129,10 @@ def _axes(fig: Figure, x: float, y: float, diameter: float, label: str) -> Any:
 
     across, up = fig.get_size_inches()
     box = (x - diameter / 2) / across, (y - diameter / 2) / up, diameter / across, diameter / up
-    clockwise_from_top: dict[str, Any] = {"theta_offset": pi / 2, "theta_direction": -1}
-    ax: Any = fig.add_axes(box, projection="polar", label=label, **clockwise_from_top)
+    ax: Any = fig.add_axes(
+        box, projection="polar", label=label,
+        theta_offset=pi / 2, theta_direction=-1,  # clockwise from the top
+    )  # fmt: skip
     ax.spines["polar"].set_visible(False)
     ax.set(xticks=[], yticks=[], ylim=(0, radius(CAP)))
     circle = np.linspace(0, tau, 181)
@@ -254,9 +256,11 @@ def _name_arcs(ax: Any, spokes: DataFrame, rings_named: Sequence[float]) -> None
     import numpy as np
 
     for ring in rings_named:
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
-        ink = "black" if ring == 1 else GREY
-        _write(ax, 0, radius(ring), fraction(ring), fontsize=5.5, color=ink, bbox=box, zorder=9)
+        _write(
+            ax, 0, radius(ring), fraction(ring), fontsize=5.5, zorder=9,
+            color="black" if ring == 1 else GREY,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3},
+        )  # fmt: skip
     groups = spokes.groupby(["group", "colour"], sort=False)["angle"]
     half = tau / (len(spokes) + len(groups) + 1) / 2
     for (application, colour), angles in groups:
@@ -268,8 +272,10 @@ def _name_arcs(ax: Any, spokes: DataFrame, rings_named: Sequence[float]) -> None
         )  # fmt: skip
         middle = (first + last) / 2
         turn = -degrees(middle) + (0 if cos(middle) >= -0.01 else 180)
-        how = {"fontsize": 6, "fontweight": "bold", "color": colour}
-        _write(ax, middle, radius(CAP) * 1.2, str(application), rotation=turn, **how)
+        _write(
+            ax, middle, radius(CAP) * 1.2, str(application), rotation=turn, color=colour,
+            fontsize=6, fontweight="bold",
+        )  # fmt: skip
 
 
 def _small_print(base: Mapping[str, float], rows: DataFrame) -> list[str]:
