@@ -4,8 +4,8 @@ import platform
 import re
 
 from memkern import _memkern
-from memkern.machine import disassembly
-from memkern.machine.disassembly import Instruction
+from memkern.static import disassembly
+from memkern.static.disassembly import Instruction
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 

@@ -9,8 +9,8 @@ import re
 from disassembled import X86, functions, is_packed, is_vex
 
 from memkern import _memkern
-from memkern.machine import disassembly
-from memkern.machine.disassembly import Instruction
+from memkern.static import disassembly
+from memkern.static.disassembly import Instruction
 
 # Highway's namespaces of the architecture's baseline, which depend on the compiler.
 BASELINE = ("N_SSE2", "N_SCALAR", "N_EMU128", "N_NEON")

@@ -17,7 +17,7 @@ import pytest
 from building import MODULE, ROOT
 from disassembled import is_packed
 
-from memkern.machine import disassembly
+from memkern.static import disassembly
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 TECHNIQUES = ("scalar", "auto", "simd")

@@ -88,8 +88,10 @@ HEAVY = (
             f"memkern._memkern {HEAVY} tqdm",
         ),
         ("cli", f"{HEAVY} memkern.engine memkern.studies memkern.models memkern.formats"),
+        # Only bodies in the core are disassembled.
+        ("cli studies.ecm studies.doctor engine.public plots report", "memkern.static"),
     ],
-    ids=["analysis", "cli"],
+    ids=["analysis", "cli", "static"],
 )
 def test_large_libraries_are_imported_when_they_are_used(modules, unwanted):
     code = (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from disassembled import instructions_of, is_packed
 
-from memkern.machine.disassembly import Instruction, innermost_loops, main_loop
+from memkern.static.disassembly import Instruction, innermost_loops, main_loop
 
 FUNCTIONS = instructions_of((Path(__file__).parent / "aarch64_loops.txt").read_text())
 

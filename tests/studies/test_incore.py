@@ -13,12 +13,13 @@ from checking import output_of, refused, refused_words
 import memkern as mk
 from memkern import _memkern
 from memkern.engine.recording.taken import Measurement
-from memkern.machine.disassembly import Instruction, function_at, innermost_loops, main_loop
 from memkern.models.machine_file import EcmParameters, Quantity
 from memkern.models.machine_file import Instruction as Instruction_
 from memkern.models.machine_reading import load_machine
 from memkern.models.published_machines import published
-from memkern.studies import ecm, static_analysis
+from memkern.static import analysis
+from memkern.static.disassembly import Instruction, function_at, innermost_loops, main_loop
+from memkern.studies import ecm
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 # Nested loops and a forward jump.
@@ -40,7 +41,7 @@ def test_the_innermost_loop_is_found():
     assert [i.address for i in loop] == [6, 12, 16, 20]
     assert main_loop(CODE) == loop
     assert main_loop(CODE[-1:]) == []
-    assert static_analysis.assembly(loop) == (
+    assert analysis.assembly(loop) == (
         "begin:\n\tvaddpd (%rsi,%rax,8),%ymm0,%ymm0\n\tje begin\n\tadd $0x4,%rax\n\tjne begin\n"
     )
 
@@ -70,7 +71,7 @@ def test_the_main_loop_stores_what_its_kernel_does():
 
 def test_a_jump_keeps_the_registers_that_it_tests():
     loop = [Instruction(0, "fadd", "d0, d0, d1"), Instruction(4, "cbnz", "x0, 0 <f>")]
-    assert static_analysis.assembly(loop) == "begin:\n\tfadd d0, d0, d1\n\tcbnz x0, begin\n"
+    assert analysis.assembly(loop) == "begin:\n\tfadd d0, d0, d1\n\tcbnz x0, begin\n"
 
 
 def test_every_body_is_where_the_extension_says():
@@ -93,7 +94,7 @@ def test_every_body_is_where_the_extension_says():
 def test_an_iteration_has_as_many_vectors_as_it_is_unrolled(kernel, dtype, unroll):
     case = mk.loops(kernel, elements=64, dtype=dtype, variant="simd", unroll=unroll, threads=1)
     isa = _memkern.supported_isas()[0]
-    body = static_analysis.main_loop_of(case, {"variant": "simd", "isa": isa})
+    body = analysis.main_loop_of(case, {"variant": "simd", "isa": isa})
     assert body.units == unroll
 
 
@@ -102,7 +103,7 @@ def test_an_iteration_has_as_many_vectors_as_it_is_unrolled(kernel, dtype, unrol
 def test_the_loop_of_the_domain_wall_is_in_the_function_that_its_body_calls(layout, share):
     options = {"layout": layout, "cut": "s", "ls": 8, "variant": "simd", "threads": 1}
     case = mk.case("dw.hop", lattice=(2, 2, 2, 2), **options)
-    body = static_analysis.main_loop_of(case, case.prepare().native.obtained())
+    body = analysis.main_loop_of(case, case.prepare().native.obtained())
     bits = sum(i.vector_bits or 0 for i in body.loop if i.operation in ("fma", "mul"))
     # A site has eight products of two spinor components with a matrix of 3 x 3 complex numbers. In
     # RIRI there are a third more multiplications, with only one part of each number.
@@ -114,22 +115,22 @@ def program(tmp_path, monkeypatch, text, code=0):
     path = tmp_path / "llvm-mca"
     path.write_text(f"#!/bin/sh\ncat > {tmp_path}/input\ncat <<'END'\n{text}\nEND\nexit {code}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(static_analysis, "llvm_mca", lambda: str(path))
+    monkeypatch.setattr(analysis, "llvm_mca", lambda: str(path))
 
 
-BODY = static_analysis.Body("f", tuple(CODE[2:6]), 2.0)
+BODY = analysis.Body("f", tuple(CODE[2:6]), 2.0)
 
 
 def test_the_cycles_are_those_of_a_vector(tmp_path, monkeypatch):
     program(tmp_path, monkeypatch, "Iterations:        1000\nTotal Cycles:      3000")
-    assert static_analysis.mca(BODY).cycles == 3 / 2
-    assert (tmp_path / "input").read_text() == static_analysis.assembly(BODY.loop)
+    assert analysis.mca(BODY).cycles == 3 / 2
+    assert (tmp_path / "input").read_text() == analysis.assembly(BODY.loop)
     program(tmp_path, monkeypatch, "Total Cycles: 3000", code=1)
-    assert math.isnan(static_analysis.mca(BODY).cycles)
+    assert math.isnan(analysis.mca(BODY).cycles)
     program(tmp_path, monkeypatch, "an error")
-    assert math.isnan(static_analysis.mca(BODY).cycles)
-    monkeypatch.setattr(static_analysis, "llvm_mca", lambda: None)
-    assert math.isnan(static_analysis.mca(BODY).cycles)
+    assert math.isnan(analysis.mca(BODY).cycles)
+    monkeypatch.setattr(analysis, "llvm_mca", lambda: None)
+    assert math.isnan(analysis.mca(BODY).cycles)
 
 
 # A report of llvm-mca 14, shortened.
@@ -153,11 +154,11 @@ Resource pressure by instruction:
 
 def test_the_busiest_port_is_named(tmp_path, monkeypatch):
     program(tmp_path, monkeypatch, PORTS)
-    assert static_analysis.mca(BODY) == (1.5, "Zn3FPP45", 1.4)
+    assert analysis.mca(BODY) == (1.5, "Zn3FPP45", 1.4)
     program(tmp_path, monkeypatch, PORTS.replace("2.80", " -  ").replace("2.60", " -  "))
-    assert static_analysis.mca(BODY)[1:] == ("Zn3FPP0", 0.5)
+    assert analysis.mca(BODY)[1:] == ("Zn3FPP0", 0.5)
     program(tmp_path, monkeypatch, "Total Cycles: 3000")
-    cycles, port, of_port = static_analysis.mca(BODY)
+    cycles, port, of_port = analysis.mca(BODY)
     assert (cycles, port) == (1.5, "") and math.isnan(of_port)
 
 
@@ -185,24 +186,24 @@ def test_what_a_loop_accesses_beyond_its_definition_is_a_surplus(monkeypatch):
         Instruction(16, "vmovupd", "%ymm1,(%rdx)"),
         Instruction(20, "jne", "0 <f>"),
     ]
-    monkeypatch.setattr(static_analysis, "function_at", lambda *_: ("f", triad))
+    monkeypatch.setattr(analysis, "function_at", lambda *_: ("f", triad))
     case = mk.loops("triad", elements=64, variant="simd", threads=1)
     obtained = {"variant": "simd", "isa": "avx2", "vector_B": 32}
-    body = static_analysis.main_loop_of(case, obtained)
+    body = analysis.main_loop_of(case, obtained)
     assert (body.units, body.surplus) == (1.0, (32.0, 32.0))
     del triad[1]
     triad[2] = Instruction(12, "vfmadd213pd", "%ymm0,%ymm2,%ymm1")
-    body = static_analysis.main_loop_of(case, obtained)
+    body = analysis.main_loop_of(case, obtained)
     assert (body.units, body.surplus) == (1.0, (0.0, 0.0))
 
 
 def test_llvm_mca_predicts_a_loop():
-    if static_analysis.llvm_mca() is None:
-        assert math.isnan(static_analysis.mca(BODY).cycles)
+    if analysis.llvm_mca() is None:
+        assert math.isnan(analysis.mca(BODY).cycles)
         pytest.skip("llvm-mca is not installed")
     # Dependent additions take 4 cycles each on Skylake.
-    assert static_analysis.mca(BODY, "skylake").cycles * BODY.units == pytest.approx(4, abs=0.5)
-    assert math.isnan(static_analysis.mca(BODY, "no-such-processor").cycles)
+    assert analysis.mca(BODY, "skylake").cycles * BODY.units == pytest.approx(4, abs=0.5)
+    assert math.isnan(analysis.mca(BODY, "no-such-processor").cycles)
 
 
 TABLE = dataclasses.replace(
@@ -231,7 +232,7 @@ def test_the_terms_of_a_loop_are_those_of_its_instructions():
         Instruction(24, "add", "$0x20,%rdi"),
         Instruction(28, "jne", "0 <f>"),
     )
-    found = static_analysis.terms(static_analysis.Body("f", loop, 2.0), TABLE)
+    found = analysis.terms(analysis.Body("f", loop, 2.0), TABLE)
     assert found == {
         "arithmetic_cycles": (0.75 + 0.5) / 2,
         "load_cycles": (0.5 + 0.5 + 5.0) / 2,
@@ -239,14 +240,12 @@ def test_the_terms_of_a_loop_are_those_of_its_instructions():
         "transfer_cycles": 6.0 / 2,
     }
     apart = EcmParameters((), "L1 load + L1 store", "")
-    alone = static_analysis.terms(
-        static_analysis.Body("f", loop, 2.0), dataclasses.replace(TABLE, ecm=apart)
-    )
+    alone = analysis.terms(analysis.Body("f", loop, 2.0), dataclasses.replace(TABLE, ecm=apart))
     assert alone["transfer_cycles"] == (6.0 + 1.0) / 2
     for body, machine in ((None, TABLE), (BODY, None)):
-        assert all(math.isnan(value) for value in static_analysis.terms(body, machine).values())
+        assert all(math.isnan(value) for value in analysis.terms(body, machine).values())
     lacking = dataclasses.replace(TABLE, instructions=())
-    assert math.isnan(static_analysis.terms(BODY, lacking)["arithmetic_cycles"])
+    assert math.isnan(analysis.terms(BODY, lacking)["arithmetic_cycles"])
 
 
 def measured(seconds):
@@ -324,7 +323,7 @@ def test_every_variant_and_unrolling_is_measured(capsys, monkeypatch):
 def test_times_are_stored_in_records_and_in_the_machine_file(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     # Its prediction of a hop takes seconds.
-    monkeypatch.setattr(static_analysis, "llvm_mca", lambda: None)
+    monkeypatch.setattr(analysis, "llvm_mca", lambda: None)
     machine, path = TABLE.save(tmp_path / "machine.json"), tmp_path / "records.parquet"
     kernels = "triad,spatter.gather,spmv.crs,spmv.sell,dw.hop"
     rows, _ = in_core(capsys, "-k", kernels, "--machine", str(machine), "-o", str(path))
@@ -387,7 +386,7 @@ def fake_osaca(tmp_path, monkeypatch):
             f"#!/bin/sh\n{first}\ntest -s \"$3\" || exit 3\ncat <<'END'\n{text}\nEND\nexit {code}\n"
         )
         path.chmod(0o755)
-        monkeypatch.setattr(static_analysis, "osaca", lambda: str(path))
+        monkeypatch.setattr(analysis, "osaca", lambda: str(path))
 
     return put
 
@@ -395,22 +394,22 @@ def fake_osaca(tmp_path, monkeypatch):
 def test_the_cycles_of_osaca(fake_osaca, monkeypatch):
     fake_osaca(REPORT.replace("LOOP", "1.0 "))
     # The busiest port takes 2 cycles, the dependency 1; an iteration has two vectors.
-    assert static_analysis.osaca_cycles(BODY, "ZEN4") == 2 / BODY.units
+    assert analysis.osaca_cycles(BODY, "ZEN4") == 2 / BODY.units
     fake_osaca(REPORT.replace("LOOP", "8.0 "))
-    assert static_analysis.osaca_cycles(BODY, "ZEN4") == 8 / BODY.units
-    assert math.isnan(static_analysis.osaca_cycles(BODY, ""))
+    assert analysis.osaca_cycles(BODY, "ZEN4") == 8 / BODY.units
+    assert math.isnan(analysis.osaca_cycles(BODY, ""))
     fake_osaca(REPORT.replace("LOOP", "1.0 "), code=1)
-    assert math.isnan(static_analysis.osaca_cycles(BODY, "ZEN4"))
+    assert math.isnan(analysis.osaca_cycles(BODY, "ZEN4"))
     fake_osaca("the performance data of 2 instructions is missing")
-    assert math.isnan(static_analysis.osaca_cycles(BODY, "ZEN4"))
-    monkeypatch.setattr(static_analysis, "_OSACA_S", 0.05)
+    assert math.isnan(analysis.osaca_cycles(BODY, "ZEN4"))
+    monkeypatch.setattr(analysis, "_OSACA_S", 0.05)
     fake_osaca(REPORT.replace("LOOP", "1.0 "), first="sleep 1")
-    assert math.isnan(static_analysis.osaca_cycles(BODY, "ZEN4"))
+    assert math.isnan(analysis.osaca_cycles(BODY, "ZEN4"))
 
 
 def test_osaca_predicts_a_loop():
-    if static_analysis.osaca() is None:
-        assert math.isnan(static_analysis.osaca_cycles(BODY, "SKX"))
+    if analysis.osaca() is None:
+        assert math.isnan(analysis.osaca_cycles(BODY, "SKX"))
         pytest.skip("OSACA is not installed")
-    assert static_analysis.osaca_cycles(BODY, "SKX") * BODY.units == pytest.approx(4, abs=0.5)
-    assert math.isnan(static_analysis.osaca_cycles(BODY, "no-such-processor"))
+    assert analysis.osaca_cycles(BODY, "SKX") * BODY.units == pytest.approx(4, abs=0.5)
+    assert math.isnan(analysis.osaca_cycles(BODY, "no-such-processor"))

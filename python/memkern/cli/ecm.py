@@ -259,8 +259,8 @@ ECM_VERB = verb(
 def _incore(args: argparse.Namespace) -> int:
     from memkern.models.machine_reading import machine_of
     from memkern.models.records import processors
+    from memkern.static.analysis import llvm_mca, osaca
     from memkern.studies.ecm import measured_in_core
-    from memkern.studies.static_analysis import llvm_mca, osaca
 
     if args.arch and osaca() is None:
         raise InputError("--arch needs OSACA: `pip install osaca`")

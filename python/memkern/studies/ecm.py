@@ -26,7 +26,6 @@ from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 from memkern.spec.registry import of_family
 from memkern.studies.machine_file import CacheLevel, Measured, levels_of, pinned
-from memkern.studies.static_analysis import UNKNOWN, main_loop_of, mca, osaca_cycles, terms
 
 _BRIEF_S, _LONG_S = 0.15, 0.75
 # Columns of the stencil, least rows of the matrix, and its columns if they fit.
@@ -229,6 +228,8 @@ def measured_in_core(
     InputError
         There is no such kernel or variant, or nothing could be measured.
     """
+    from memkern.static import analysis
+
     for kernel in kernels or ():
         one_of(kernel, "kernel", in_core_kernels())
     for variant in variants:
@@ -257,21 +258,14 @@ def measured_in_core(
         lanes = obtained["vector_B"] // case.value_B if vectors else 1
         body = None
         try:
-            body = main_loop_of(case, obtained)
+            body = analysis.main_loop_of(case, obtained)
         except InputError as error:
             missing.append(f"not predicted: {error}")
-        predicted = UNKNOWN if body is None else mca(body, processor[0])
         columns = {
             "in_core_unit": "vector" if vectors else "element",
             "in_core_cycles": time.cycles * lanes,
             "in_core_row_cycles": row_cycles,
-            "llvm_mca_cycles": predicted.cycles,
-            "llvm_mca_port": predicted.port,
-            "llvm_mca_port_cycles": predicted.port_cycles,
-            "osaca_cycles": math.nan if body is None else osaca_cycles(body, processor[1]),
-            **terms(body, machine),
-            "surplus_load_B": math.nan if body is None else body.surplus.load_B,
-            "surplus_store_B": math.nan if body is None else body.surplus.store_B,
+            **analysis.columns_of(body, processor, machine),
         }
         done.record.update(columns)
         record = done.record

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from memkern.errors import InputError
 from memkern.extension import _memkern
-from memkern.machine.disassembly import Instruction, function_at, main_loop
 from memkern.models.machine_file import MachineFile
 from memkern.models.overlap import Overlap
 from memkern.spec.case import Case
 from memkern.spec.kernel import Transfer
+from memkern.static.disassembly import Instruction, function_at, main_loop
 
 _ITERATIONS = 1000
 _VERSIONS = range(30, 13, -1)
@@ -260,6 +260,32 @@ def _of_osaca(text: str) -> float | None:
     except ValueError:
         return None
     return max(*ports, carried) if ports else None
+
+
+def columns_of(
+    body: Body | None, processor: tuple[str, str], machine: MachineFile | None
+) -> dict[str, Any]:
+    """Return the columns of a body by static analysis (see `memkern.studies.ecm`).
+
+    Parameters
+    ----------
+    body : Body or None
+        None if its main loop was not found: all columns are NaN.
+    processor : tuple of str
+        Its names in llvm-mca and in OSACA.
+    machine : MachineFile or None
+    """
+    predicted = UNKNOWN if body is None else mca(body, processor[0])
+    surplus = Transfer(math.nan, math.nan) if body is None else body.surplus
+    return {
+        "llvm_mca_cycles": predicted.cycles,
+        "llvm_mca_port": predicted.port,
+        "llvm_mca_port_cycles": predicted.port_cycles,
+        "osaca_cycles": math.nan if body is None else osaca_cycles(body, processor[1]),
+        **terms(body, machine),
+        "surplus_load_B": surplus.load_B,
+        "surplus_store_B": surplus.store_B,
+    }
 
 
 def terms(body: Body | None, machine: MachineFile | None) -> dict[str, float]:

@@ -1,0 +1,1 @@
+"""Machine code of the extension, and static analysis of it; loaded only where it is used."""
