@@ -166,8 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # Only the first of several ranks prints, except errors in a rank's own words.
             silent = launcher.number() > 0
             if silent:
-                opened = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
-                nothing = Stream(opened)
+                nothing = Stream(stack.enter_context(open(os.devnull, "w", encoding="utf-8")))
                 stack.enter_context(contextlib.redirect_stdout(nothing))
             args = _parse(words)
             comm = getattr(args, "comm", "auto")

@@ -85,8 +85,7 @@ def _fits(
     code = GOOD
     split = groups(records, by.split(",") if by else ())
     for name, group in split.items():
-        empty = all(record.get("bytes_B") == 0 for record in group)
-        if by is None and len(split) > 1 and empty:
+        if by is None and len(split) > 1 and all(record.get("bytes_B") == 0 for record in group):
             # Launches move no bytes, so their records are not points of the fit.
             continue
         try:

@@ -321,8 +321,7 @@ def text(frame: DataFrame) -> str:
             cells += [f"{row['spread']:.1%}", f"{row['low']:.4g} to {row['high']:.4g}"]
             table.append([*cells, ", ".join(f"{n} {x:.4g} ({word})" for n, x, word in named)])
         lines += [str(machine), *aligned(table, left=[0, 6]), ""]
-    without = frame[frame["p"].isna()].groupby("node", sort=False)["verdict"]
-    for node, verdicts in without:
+    for node, verdicts in frame[frame["p"].isna()].groupby("node", sort=False)["verdict"]:
         number, words = len(verdicts), ", ".join(dict.fromkeys(verdicts))
         lines.append(f"{node}: {number} case{'s' * (number != 1)} not judged ({words})")
     lines.append("of healthy fleets, fewer than 1 in 100 have a node outside of any range")

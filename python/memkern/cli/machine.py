@@ -259,8 +259,7 @@ def _doctor(args: argparse.Namespace) -> int:
         print(found.summary)
     if found.results.interrupted or not found.results.valid:
         return exit_code(found.results)
-    undecided = args.baseline and not found.judged
-    return FAILED if found.worse else UNDECIDED if undecided else GOOD
+    return FAILED if found.worse else UNDECIDED if args.baseline and not found.judged else GOOD
 
 
 def _answer(found: Health, baseline: str) -> str:
@@ -338,8 +337,7 @@ def _check(args: argparse.Namespace) -> int:
     width = max(len(known.event) for known in found)
     lines = [f"{'event':<{width}} {'true':>12} {'counted':>12} {'ratio':>7}  work"]
     for known in found:
-        unknown = math.isnan(known.ratio)
-        mark = "" if known.agrees else "  not counted" if unknown else "  differs"
+        mark = "" if known.agrees else "  not counted" if math.isnan(known.ratio) else "  differs"
         lines.append(
             f"{known.event:<{width}} {known.true:>12.6g} {known.count:>12.6g} "
             f"{known.ratio:>7.3f}  {known.work}{mark}"

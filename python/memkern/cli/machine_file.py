@@ -56,8 +56,7 @@ def _machine(args: argparse.Namespace) -> int:
         model = processor_model()
         of_another = bool(model) and not machine.describes(model)
         note = [f"this file is of another machine than this one ({model}):"] * of_another
-        parts = filter(None, _paragraphs(machine))
-        print("\n".join([*note, "\n\n".join(map("\n".join, parts))]))
+        print("\n".join([*note, "\n\n".join(map("\n".join, filter(None, _paragraphs(machine))))]))
     return code
 
 
@@ -205,8 +204,7 @@ def _compare(first: MachineFile, second: MachineFile) -> int:
     rows = [["", first.name, second.name, "ratio", ""]]
     for row in differences(first, second):
         ratio = f"{row.ratio:.3f}" if row.ratio == row.ratio else ""
-        values = _known(row.first), _known(row.second)
-        rows.append([row.what, *values, ratio, "*" * row.differs])
+        rows.append([row.what, _known(row.first), _known(row.second), ratio, "*" * row.differs])
     print("\n".join(aligned(rows, left=[0, 4])))
     print("* intervals do not overlap, or values without intervals differ by more than 1 %")
     if not first.is_of(second.model):

@@ -100,11 +100,10 @@ def _stream_table(measurement: Measurement) -> None:
         record = part.record
         name = f"{record['kernel'].partition('.')[2].capitalize()}:"
         times = (record["time_mean_s"], record["time_min_s"], record["time_max_s"])
-        words = "".join(f"  {word}" for word in marks(record))
         line(
             f"{name:<11} {record['bytes_B'] / record['time_min_s'] / 1e6:14.1f}  "
             + "  ".join(f"{seconds:11.6f}" for seconds in times)
-            + words
+            + "".join(f"  {word}" for word in marks(record))
         )
     record = measurement.record
     verdict = "validates" if record["valid"] else "FAILS its validation"
@@ -287,10 +286,11 @@ def measure(  # noqa: C901
     if wants_table(results, args):
         summary = _summary(results) if table is STREAMS and len(results) > 1 else ""
         notes = dict.fromkeys(str(record.get("counters_note") or "") for record in results)
-        scope = scope_of(results) if table.cells else ""
-        below = (scope, summary, _of_ranks(results), *notes)
         lines(
-            *below,
+            scope_of(results) if table.cells else "",
+            summary,
+            _of_ranks(results),
+            *notes,
             *(answer(results) for answer in answers),
             *(explanations(results) if args.explain else ()),
         )

@@ -353,8 +353,7 @@ def arguments_of(row: Declared) -> dict[str, Any]:
     option = row.option
     found: dict[str, Any] = {"help": option.text}
     if isinstance(row.default, bool):
-        action = "store_false" if row.default else "store_true"
-        return {"action": action, "default": None, **found}
+        return {"action": "store_false" if row.default else "store_true", "default": None, **found}
     if option.choices and not option.several:
         return {"choices": list(filter(None, option.choices)), **found}
     found["metavar"] = option.metavar
@@ -421,8 +420,7 @@ def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
     for name in dict.fromkeys(name for one in idle for name in one):
         given = {*each(getattr(args, name, None))} - {None, getattr(Knobs, name)}
         if given and all(name in one for one in idle):
-            reasons = [one[name] for one in idle]
-            raise does_nothing(f"--{name.replace('_', '-')}", kernels, reasons)
+            raise does_nothing(f"--{name.replace('_', '-')}", kernels, [one[name] for one in idle])
 
 
 def options_by_kernel(

@@ -361,8 +361,7 @@ def _export(args: argparse.Namespace) -> int:
         line(f"{target}: {' of '.join(words)}")
         return GOOD
     target = None if args.output is None else unused(args.output, args.force)
-    several = len(args.files) > 1
-    text = _text(merge(args.files) if several else load(args.files[0]), args.format)
+    text = _text(merge(args.files) if len(args.files) > 1 else load(args.files[0]), args.format)
     if target is None:
         line(text.removesuffix("\n"))
     else:

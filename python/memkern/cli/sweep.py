@@ -131,8 +131,7 @@ def _measure_part(values: Mapping[str, Any], task: Task) -> bool:
 def _request(args: argparse.Namespace) -> str:
     """Return a hash of the sweep file and of the options of its measurements."""
     options = sorted((name, value) for name, value in vars(args).items() if name not in _OUTSIDE)
-    content = files.read(Path(args.file)) + repr(options).encode()
-    return hashlib.sha256(content).hexdigest()[:16]
+    return hashlib.sha256(files.read(Path(args.file)) + repr(options).encode()).hexdigest()[:16]
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:

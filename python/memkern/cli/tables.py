@@ -211,8 +211,7 @@ def varying(
 
     widths: dict[str, int] = {}
     shown = table.shown - {"kernel"}
-    every = dict.fromkeys(name for one in requested for name in one if name not in shown)
-    for name in every:
+    for name in dict.fromkeys(name for one in requested for name in one if name not in shown):
         own = name in _COLUMNS or name.removesuffix("_B") in listed
         by = ("kernel",) if own else ("kernel", *shown, *widths)
         if name != "label" and number(*by, name) > number(*by):

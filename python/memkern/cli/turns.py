@@ -132,7 +132,6 @@ def _corun(args: argparse.Namespace) -> int:
         records = [measurement.record for measurement in turn]
         _print_matrix(f"turn {records[0]['repeat'] + 1}", records, _entry_of_turn)
 
-    table = not (args.json or args.quiet)
     results = corun.corun(
         cases,
         neighbours if len(sides[0]) != len(sides[1]) else None,
@@ -142,7 +141,7 @@ def _corun(args: argparse.Namespace) -> int:
         resume=args.resume,
         force=args.force,
         progress=not args.quiet,
-        on_turn=show if table else None,
+        on_turn=None if args.json or args.quiet else show,
     )
     tell_host(results, args.quiet)
     if wants_table(results, args):
@@ -258,10 +257,8 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
         rows = efficiencies(records).to_dict("records")
     except InputError:  # none is valid
         return
-    header = ["kernel", "threads", "ranks", "rate", "", "speed-up", "efficiency %", ""]
-    lines = [header]
+    lines = [["kernel", "threads", "ranks", "rate", "", "speed-up", "efficiency %", ""]]
     for row in rows:
-        marks = [word for word in ("oversubscribed", "disturbed") if row[word]]
         lines.append(
             [
                 row["kernel"],
@@ -271,7 +268,7 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
                 row["quantity"],
                 _with_interval(row, "speed_up", "low", "high", 2),
                 _with_interval(row, "efficiency", "efficiency_low", "efficiency_high", 0),
-                " ".join(marks),
+                " ".join([word for word in ("oversubscribed", "disturbed") if row[word]]),
             ]
         )
     for text in aligned(lines, left=[0, 4, 7]):

@@ -515,14 +515,13 @@ def judge_cores(found: EcmFit, results: ResultSet) -> tuple[JudgedCores, ...]:
             continue
         one = single[kernel]
         vectors = sum(moved) / sum(one.loop.transfers[MEMORY])
-        predicted = model.predict(one.loop.transfers, one.predicted.core)
         judged.append(
             JudgedCores(
                 kernel,
                 cores,
                 record["time_min_s"] * record["clock_GHz"] * 1e9 / vectors,
                 _number(record.get("placement_sd")),
-                predicted,
+                model.predict(one.loop.transfers, one.predicted.core),
                 kernel in LIMITED,
                 str(record.get("disturbed")) == "True" and not small.wanted(),
             )
@@ -588,5 +587,4 @@ def predict_record(
     if instructions is not None:
         core = max(core, instructions.longest(moved[model.names[0]]))
     cores = min(int(record["threads"]), machine.cores * machine.domains)
-    at = level_of(record, model.names, machine.cache_sizes_B(cores))
-    return model.predict(moved, core, at)
+    return model.predict(moved, core, level_of(record, model.names, machine.cache_sizes_B(cores)))

@@ -298,8 +298,7 @@ class LayerConditions:
         run = part * self._group(sharing) / self._layer(mu)
         if part <= self._layer(mu + 1) and run < self._block[mu]:
             k += 2 / run
-        weaker = CONDITIONS[CONDITIONS.index(condition) - 1]
-        return min(k, self.spinors(weaker, sharing))
+        return min(k, self.spinors(CONDITIONS[CONDITIONS.index(condition) - 1], sharing))
 
     def footprint_B(self, sharing: int = 1) -> float:
         """Return the footprint of a thread in bytes, including its share of common data.
@@ -336,8 +335,7 @@ class LayerConditions:
         number_B = 2 * self.value_B * self.partitions
         found: dict[str, float] = {"s": number_B * (_LINKS + 9 * _SPINOR * self.s_cut)}
         for mu, condition in enumerate(_DIRECTIONS):
-            k = self.spinors(CONDITIONS[mu + 1], sharing)
-            site = _LINKS + _SPINOR * self.ls * (k + 1)
+            site = _LINKS + _SPINOR * self.ls * (self.spinors(CONDITIONS[mu + 1], sharing) + 1)
             found[condition] = 2 * number_B * site * self._layer(mu)
         return found
 
@@ -480,8 +478,7 @@ class LayerConditions:
             GFLOP/s at 1320 flops per site update; infinite if no data cross the boundary.
         """
         moved_B = self.site_B(cache_B, sharing)
-        rate = positive(bandwidth_GBps, "bandwidth_GBps")
-        return FLOPS / moved_B * rate if moved_B else math.inf
+        return FLOPS / moved_B * positive(bandwidth_GBps, "bandwidth_GBps") if moved_B else math.inf
 
     def levels(self, caches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return the traffic across the boundary below each cache.
@@ -603,8 +600,7 @@ class StencilConditions:
         The ends of the threads' parts are read one more time.
         """
         held = self.holds(cache_B, sharing)
-        part = self.rows / self.threads
-        reads = (1 + 2 / part if self.threads > 1 else 1.0) if held else 3.0
+        reads = (1 + 2 / (self.rows / self.threads) if self.threads > 1 else 1.0) if held else 3.0
         return Transfer((reads + self.write_factor - 1) * self.value_B, float(self.value_B))
 
     def transfers(

@@ -390,8 +390,7 @@ class MachineFile:
         """Return whether a processor's model is the file's, or has all words of its name."""
         if self.model:
             return self.model == model
-        words = model.replace("(R)", " ").replace("(TM)", " ").split()
-        return set(self.name.split()) <= set(words)
+        return set(self.name.split()) <= set(model.replace("(R)", " ").replace("(TM)", " ").split())
 
     def to_json(self) -> str:
         """Return the file's text."""
@@ -450,8 +449,7 @@ class Difference(NamedTuple):
             (q.value, q.value) if math.isnan(q.low) else (q.low, q.high)
             for q in (self.first, self.second)
         )
-        apart = a[1] < b[0] or b[1] < a[0]
-        return bool(apart and abs(self.ratio - 1) > 0.01)
+        return bool((a[1] < b[0] or b[1] < a[0]) and abs(self.ratio - 1) > 0.01)
 
 
 def differences(first: MachineFile, second: MachineFile) -> list[Difference]:

@@ -57,11 +57,10 @@ def _a64fx() -> MachineFile:
     )
 
     def bandwidth(level: str, operation: str, cores: int, B_per_cycle: float) -> Bandwidth:
-        stores = "" if operation == "load" else "ordinary"
         return Bandwidth(
             level,
             operation,
-            stores,
+            "" if operation == "load" else "ordinary",
             cores,
             Quantity(B_per_cycle),
             Quantity(B_per_cycle * clock),

@@ -342,6 +342,5 @@ def _count(value: Any) -> int:
 
 
 def _flops(record: Mapping[str, Any]) -> float:
-    performance = record.get("performance_GFLOPs") or math.nan
-    flops = performance * 1e9 * record["time_min_s"]
+    flops = (record.get("performance_GFLOPs") or math.nan) * 1e9 * record["time_min_s"]
     return 0.0 if math.isnan(flops) else float(flops)

@@ -85,8 +85,7 @@ def plateaus(sizes_B: npt.ArrayLike, values: npt.ArrayLike) -> list[Plateau]:
     for begin, end in sorted(runs):
         if joined:
             first, last = joined[-1]
-            steps = np.median(found[begin:end]) / np.median(found[first:last])
-            if 1 / _STEP < steps < _STEP:
+            if 1 / _STEP < np.median(found[begin:end]) / np.median(found[first:last]) < _STEP:
                 joined[-1] = (first, end)
                 continue
         joined.append((begin, end))

@@ -134,11 +134,10 @@ def _row(
     """Return a machine in the table of a gallery."""
     machine = environment.get("machine") or {}
     threads = max((int(record.get("threads") or 0) for record in results), default=0)
-    started = min((str(record.get("started") or "") for record in results), default="")
     return {
         "page": page.name,
         "name": _label(environment),
-        "measured": started[:10],
+        "measured": min((str(record.get("started") or "") for record in results), default="")[:10],
         "cores": f"{threads} of {machine.get('threads') or '?'}",
         "figures": {figure.name: three_figures(figure.value) for figure in figures},
     }

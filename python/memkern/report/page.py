@@ -172,11 +172,10 @@ def write_sides(
     compared = comparison(every)
     several = len(every) > 1
     name = (every[0].environment.get("machine") or {}).get("model") or every[0].name
-    title = joined([side.name for side in every]) if several else f"Data movement on {name}"
     return write(
         concat([side.results for side in apart]),
         path,
-        title=title,
+        title=joined([side.name for side in every]) if several else f"Data movement on {name}",
         environment={
             f"{side.name}: {part}" if several else part: facts
             for side in every

@@ -139,10 +139,9 @@ def _intervals(frame: DataFrame) -> list[str]:
     """Return sentences on the meaning and the width of the intervals."""
     sentences = []
     if "ci_scope" in frame:
-        scopes = frame["ci_scope"].dropna().value_counts()
         parts = [
             f"of {counted(number, 'record')} {_SCOPES.get(str(scope), str(scope))}"
-            for scope, number in scopes.items()
+            for scope, number in frame["ci_scope"].dropna().value_counts().items()
         ]
         sentences += [f"The intervals are valid, {joined(parts)}."] if parts else []
     widths = {

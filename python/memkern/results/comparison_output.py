@@ -114,8 +114,7 @@ def junit(frame: DataFrame) -> bytes:
     header, cells = _cells(frame)
     rows = zip(frame["case"], frame["verdict"], frame["gate"], strict=True)
     for row, (case, verdict, found) in enumerate(rows):
-        kernel = case.split()[0]
-        test = ElementTree.SubElement(suite, "testcase", classname=kernel, name=case)
+        test = ElementTree.SubElement(suite, "testcase", classname=case.split()[0], name=case)
         details = ", ".join(f"{name} {cell}" for name, cell in zip(header, cells[row], strict=True))
         outcome = "error" if verdict in _ERRORS else _OUTCOMES[found]
         if outcome:

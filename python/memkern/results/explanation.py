@@ -191,8 +191,7 @@ class Explanation:
         rows = [("as it is", 1.0, "")]
         rows += [(one.name, one.ratio, _interval(one)) for one in self.tried]
         names = max(len(name) for name, *_ in rows)
-        longest = max(1.0, *(ratio for _, ratio, _ in rows))
-        scale = width / min(longest, 2.0)
+        scale = width / min(max(1.0, *(ratio for _, ratio, _ in rows)), 2.0)
         return [
             f"{name:<{names}} {ratio:6.3f} {interval:<16} {_bar(ratio * scale, width)}".rstrip()
             for name, ratio, interval in rows

@@ -266,8 +266,7 @@ def _table(count: int) -> _Floats:
     """Return the logarithms of the p-values of `_DISTANCES`, for this number of other nodes."""
     from scipy.special import stdtr
 
-    random = np.random.default_rng(count)
-    x = random.standard_t(_FREEDOM, size=(_SIMULATED // count, count))
+    x = np.random.default_rng(count).standard_t(_FREEDOM, size=(_SIMULATED // count, count))
     middle = np.median(x, axis=1)
     spread = _OF_NORMAL * np.median(np.abs(x - middle[:, None]), axis=1)
     # The tail beyond each threshold is exact, so that small p-values need few simulations.

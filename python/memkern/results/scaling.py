@@ -65,8 +65,7 @@ def _series(results: Iterable[Record]) -> list[dict[int, _Turns]]:
     """Return the records of each case by number of ranks, in ascending order."""
     found: dict[Any, dict[int, _Turns]] = {}
     for record in results:
-        mode = record.get("scaling")
-        if mode in MODES and record.get("valid") is True and time_s(record):
+        if record.get("scaling") in MODES and record.get("valid") is True and time_s(record):
             need_columns(record, "case_id", "repeat", "kernel", "platform")
             case, _, _ = str(record["case_id"]).partition("-")
             names = ("kernel", "scaling", "bind", "comm", "threads")

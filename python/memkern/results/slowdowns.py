@@ -120,9 +120,8 @@ def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
     InputError
         No case was measured alone and with a neighbour in one turn, or `level` is out of range.
     """
-    rows = [_row(pairs, level) for pairs in _pairs(results)]
     return table_of(
-        rows,
+        [_row(pairs, level) for pairs in _pairs(results)],
         "there is no case that was measured alone and beside a neighbour in the same turn: "
         "measure with `memkern corun`",
     )

@@ -128,8 +128,7 @@ def _of_loop(loop: Sequence[Instruction], case: Case) -> float:
 def llvm_mca() -> str | None:
     """Return the path of llvm-mca, the newest one, or None if it is not installed."""
     names = ["llvm-mca", *(f"llvm-mca-{version}" for version in _VERSIONS)]
-    found = [path for name in names if (path := shutil.which(name))]
-    return max(found, key=_version, default=None)
+    return max([path for name in names if (path := shutil.which(name))], key=_version, default=None)
 
 
 def _version(program: str) -> tuple[int, ...]:

@@ -79,8 +79,7 @@ class Instruction(NamedTuple):
         registers = _REGISTER.findall(values)
         # One element of a vector, or one for all its elements.
         lane = re.search(r"\.([bhsd])\}\[\d", values)
-        single = re.match(r"ld\dr([bhwd]?)$", self.mnemonic)
-        if lane or single:
+        if lane or re.match(r"ld\dr([bhwd]?)$", self.mnemonic):
             kind = lane or re.search(r"\.\d*([bhsd])", values)
             return _ELEMENTS[kind[1]] if kind else 0
         if several := re.match(r"\{v(\d+)\.\w+-v(\d+)\.", values):

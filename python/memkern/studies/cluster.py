@@ -435,8 +435,8 @@ class Array:
 
     def _sources(self) -> list[Path]:
         """Return the files with results, including the output if it is continued."""
-        kept = [self.output] if self._resume and self.output.exists() else []
-        return [*kept, *self._results()]
+        kept = self._resume and self.output.exists()
+        return [self.output, *self._results()] if kept else self._results()
 
     def _count(self) -> int:
         """Return the number of measurements that tasks have finished."""

@@ -73,13 +73,12 @@ def core_findings(watch: CoreWatch, machine: Mapping[str, Any]) -> list[Finding]
     """
     share = watch.column("throughput") / watch.best
     share = share[~np.isnan(share)]
-    shared = len(share) > 0 and float(np.median(share)) < CORE_SHARE
     return [
         _processor_time(watch),
         _core_share(share, watch.watched_s),
         _clock(watch.column("clock_Hz") / 1e9, bool(machine["machine"]["hypervisor"])),
         _exchange(watch),
-        next_runs(machine, shared),
+        next_runs(machine, len(share) > 0 and float(np.median(share)) < CORE_SHARE),
     ]
 
 

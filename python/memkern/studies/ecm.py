@@ -235,9 +235,9 @@ def measured_in_core(
     for variant in variants:
         one_of(variant, "variant", _VARIANTS)
     environment = machine_environment()
-    levels = levels_of(environment, [group[0] for group in physical_cores()])
     cases, missing = _body_cases(
-        itertools.product(kernels or in_core_kernels(), variants, isas, unrolls), levels
+        itertools.product(kernels or in_core_kernels(), variants, isas, unrolls),
+        levels_of(environment, [group[0] for group in physical_cores()]),
     )
     placed = place_in_rounds(cases, rounds=5, seconds=seconds, progress=progress)
     runs = placed.runs
@@ -295,8 +295,7 @@ def measured_in_core(
 
 def _order_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the place of a row in the table."""
-    kernels = in_core_kernels()
-    return kernels.index(row["kernel"]), *(
+    return in_core_kernels().index(row["kernel"]), *(
         row[name] for name in ("layout", "variant", "isa", "unroll")
     )
 
@@ -312,7 +311,6 @@ def _body_cases(
         for layout, *sizes in _sizes(kernel, variant, levels[0]):
             for number, size in enumerate(sizes):
                 key = _Key(kernel, layout, variant, isa, unroll, number > 0)
-                level = levels[1 if layout and len(levels) > 2 else 0].name
                 options = {
                     **({"unroll": unroll} if unroll else {}),
                     **pinned(cores, 1),
@@ -320,7 +318,8 @@ def _body_cases(
                     "isa": isa,
                     "repetition": "free",
                     "budget_s": _BRIEF_S,
-                    "name": level + (PART if key.part else ""),
+                    "name": levels[1 if layout and len(levels) > 2 else 0].name
+                    + (PART if key.part else ""),
                 }
                 try:
                     cases[key] = kernel_case(kernel, **size, **options)

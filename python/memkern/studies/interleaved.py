@@ -262,10 +262,9 @@ def measure_pairs(
                     pair(case, two)
                 progress(sum(tried))
         if first:
-            seconds = min((family.looks[-1] - 1) * (time.perf_counter() - begin_s), end_s - begin_s)
             announce(
                 f"measuring at most {family.looks[-1]} pairs of each case, {len(todo)} in all",
-                seconds,
+                min((family.looks[-1] - 1) * (time.perf_counter() - begin_s), end_s - begin_s),
             )
 
     def next_round(_: int) -> Sequence[Sequence[int]]:

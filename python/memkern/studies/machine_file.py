@@ -358,10 +358,9 @@ def _costs(cores: int) -> dict[_Key, Case]:
         empty = kernel_case("launch.empty", threads=count, repetition="fork", budget_s=_BRIEF_S)
         cases[_Key("launch", (count,))] = empty
         for repetition in ("free", "barrier", "spin") if count > 1 else ():
-            work = kernel_case("launch.compute", threads=count, repetition=repetition)
-            cases[_Key("work", (repetition, count))] = work.with_(
-                invocations=_INVOCATIONS, budget_s=_LONG_S
-            )
+            cases[_Key("work", (repetition, count))] = kernel_case(
+                "launch.compute", threads=count, repetition=repetition
+            ).with_(invocations=_INVOCATIONS, budget_s=_LONG_S)
     return cases
 
 
@@ -386,9 +385,8 @@ def _machine(
     machine, build = environment["machine"], environment["build"]
     domains = domains_of(machine, cores)
     bandwidths = tuple(_bandwidth_rows(done))
-    name = machine.get("model") or "unknown processor"
     return MachineFile(
-        name=name,
+        name=machine.get("model") or "unknown processor",
         model=machine.get("model") or "",
         source=f"measured by memkern {build['version']}",
         created=now(),
@@ -560,8 +558,7 @@ def _instruction_rows(done: _Done, bits: Mapping[_Key, int]) -> list[Instruction
             name += ", random" if stride == "random" else f", stride {stride}"
         width = record.get("vector_bits") or bits[_Key("instruction", values)]
         width = SCALAR_BITS if record["variant"] == "scalar" else width
-        time = _per_access(record, "cycles_per_access")
-        found.setdefault((name, width), {})[quantity] = time
+        found.setdefault((name, width), {})[quantity] = _per_access(record, "cycles_per_access")
     return [
         Instruction(
             name,

@@ -190,8 +190,7 @@ def scaling(  # noqa: PLR0913
                 _store(found, sink, resume)
         finished += 1
         if finished == 1:
-            each_s = time.perf_counter() - begin_s
-            announce(f"{total - 1} more launches", (total - 1) * each_s)
+            announce(f"{total - 1} more launches", (total - 1) * (time.perf_counter() - begin_s))
         bar.update()
 
     def of_turn(turn: int) -> list[tuple[int, _Launch]]:
@@ -309,11 +308,11 @@ def _measured(launch: _Launch, turn: int, start: Launcher, folder: Path | None) 
 def _record(record: Record, launch: _Launch, turn: int) -> Record:
     """Return a record of a launch with the columns of the whole run."""
     case = launch.cases[int(record["name"])]
-    part = record["kernel"] != case.spec.kernel
     return in_order(
         {
             **record,
-            "case_id": launch.case_id(case) + (f"-{record['kernel']}" if part else ""),
+            "case_id": launch.case_id(case)
+            + (f"-{record['kernel']}" if record["kernel"] != case.spec.kernel else ""),
             "repeat": turn,
             "name": case.labels.get("name", ""),
             "scaling": launch.mode,

@@ -107,8 +107,7 @@ class WorkerProcess:
         self._errors.seek(0)
         lines = [text.strip() for text in self._errors if text.strip()]
         end = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        why = lines[-1] if lines else end
-        raise InputError(f"the process that {self._what} ended: {why}")
+        raise InputError(f"the process that {self._what} ended: {lines[-1] if lines else end}")
 
     def close(self) -> None:
         """End the process."""
