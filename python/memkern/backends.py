@@ -174,5 +174,6 @@ def of(device: object) -> Backend:
 
 def named(kinds: Iterable[str]) -> str:
     """Return the kinds of devices as sentences name them; for ranks, their libraries."""
-    found = (b.library if b.over_ranks else b.kind for b in BACKENDS if b.kind in kinds)
-    return " and ".join(dict.fromkeys(found))
+    return " and ".join(
+        dict.fromkeys(b.library if b.over_ranks else b.kind for b in BACKENDS if b.kind in kinds)
+    )

@@ -69,8 +69,9 @@ def isolated(cases: Any) -> bool:
     """
     lazy = isinstance(cases, Sequence) and not isinstance(cases, list)
     every = cases if isinstance(cases, list) else cases[:1] if lazy else [cases]
-    made = (getattr(getattr(case, "spec", None), "made_by", None) for case in every)
-    return not inside() and any(made)
+    return not inside() and any(
+        getattr(getattr(case, "spec", None), "made_by", None) for case in every
+    )
 
 
 def refuse_isolated(cases: Any) -> None:
@@ -84,8 +85,9 @@ def run_again(words: Sequence[str]) -> int:
 
     Its exit code is returned, or the number of the signal that ended it, times -1.
     """
-    command = launcher.python_command("memkern", *words)
-    started = subprocess.Popen(command, env={**os.environ, VARIABLE: "1"})
+    started = subprocess.Popen(
+        launcher.python_command("memkern", *words), env={**os.environ, VARIABLE: "1"}
+    )
     while True:
         try:
             return started.wait()

@@ -48,8 +48,9 @@ def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
                 (name, f"{about.get('name', 'unknown')}, unavailable: {about['unavailable']}")
             )
             continue
-        costs = (about[f"launch{way}_s"] for way in ("", "_single", "_graph"))
-        row, alone, graph = map(_microseconds, costs)
+        row, alone, graph = map(
+            _microseconds, (about[f"launch{way}_s"] for way in ("", "_single", "_graph"))
+        )
         rows += [
             (
                 name,
@@ -320,8 +321,9 @@ def _list(args: argparse.Namespace) -> int:
         reasons.setdefault(row["why_not"], []).append(row["event"])
     known = table.lines(row for row in rows if not row["why_not"])
     others = (f"not counted: {', '.join(some)}: {why}" for why, some in reasons.items() if why)
-    text = "\n".join([*known, *others, *remarks])
-    print_document({"events": rows, "remarks": remarks}, text, args)
+    print_document(
+        {"events": rows, "remarks": remarks}, "\n".join([*known, *others, *remarks]), args
+    )
     return GOOD
 
 
@@ -343,8 +345,9 @@ def _check(args: argparse.Namespace) -> int:
             f"{known.ratio:>7.3f}  {known.work}{mark}"
         )
     print_document(rows, "\n".join(lines), args)
-    wrong = (k.event for k in found if not (args.json or k.agrees or math.isnan(k.ratio)))
-    if differing := dict.fromkeys(wrong):
+    if differing := dict.fromkeys(
+        k.event for k in found if not (args.json or k.agrees or math.isnan(k.ratio))
+    ):
         warn(f"{', '.join(differing)} differ from the true count by more than a tenth")
     return GOOD
 

@@ -285,12 +285,11 @@ def measure(  # noqa: C901
         write_openmetrics(args.openmetrics, results, is_healthy(results, results.environments))
     if wants_table(results, args):
         summary = _summary(results) if table is STREAMS and len(results) > 1 else ""
-        notes = dict.fromkeys(str(record.get("counters_note") or "") for record in results)
         lines(
             scope_of(results) if table.cells else "",
             summary,
             _of_ranks(results),
-            *notes,
+            *dict.fromkeys(str(record.get("counters_note") or "") for record in results),
             *(answer(results) for answer in answers),
             *(explanations(results) if args.explain else ()),
         )
@@ -427,8 +426,9 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
             f"as workers waited for processors in most samples: try {fewer}other processors "
             "(--pin) or an end of other programs"
         )
-    notes = Counter(note for record in results for note in memory_notes(record).items())
-    for (name, what), number in notes.items():
+    for (name, what), number in Counter(
+        note for record in results for note in memory_notes(record).items()
+    ).items():
         warn(f"in {number} of {len(results)} records {what} (column {name})")
     if grown := sum(record.get("caches_grown") is True for record in results):
         warn(

@@ -124,8 +124,9 @@ def _measure_part(values: Mapping[str, Any], task: Task) -> bool:
     if _request(args) != task.request:
         raise InputError(f"{args.file} was changed after this task was submitted")
     args.output, args.resume, args.force, args.json = str(task.output), True, False, False
-    select = functools.partial(task.left, repeats=args.repeats)
-    return not measure(_declared(args), args, select=select).interrupted
+    return not measure(
+        _declared(args), args, select=functools.partial(task.left, repeats=args.repeats)
+    ).interrupted
 
 
 def _request(args: argparse.Namespace) -> str:
@@ -164,8 +165,9 @@ def _tune(args: argparse.Namespace) -> int:
     refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
     refuse(args, "in a search: measure its result", openmetrics=None, explain=False)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
-    own = given(args, "pattern", "delta", "count") | named_values(args.set)
-    case = registry.case(args.kernel, **own, **knobs)
+    case = registry.case(
+        args.kernel, **given(args, "pattern", "delta", "count") | named_values(args.set), **knobs
+    )
     on_device = not case.knobs.backend.on_processors
     # A given option keeps its value; a list of values is searched.
     columns = {name: option.column or name for name, _, option in declared(Knobs)}

@@ -49,8 +49,9 @@ def cell(
     shows : tuple of str
         Columns of records by which its values differ; by default `column`.
     """
-    read = value or (lambda record: record.get(column))
-    return Cell(title or column, format, read, shows or (column,))
+    return Cell(
+        title or column, format, value or (lambda record: record.get(column)), shows or (column,)
+    )
 
 
 def marks(record: Record) -> list[str]:
@@ -71,8 +72,9 @@ def plus_minus(record: Record, quantity: str = "floor") -> str:
     quantity : str
         ``floor`` for a value from the shortest time, ``median`` for a value from the median.
     """
-    width = record["ci_relative" if quantity == "median" else "time_min_ci_relative"]
-    return statistics.half_width(width, "{}")
+    return statistics.half_width(
+        record["ci_relative" if quantity == "median" else "time_min_ci_relative"], "{}"
+    )
 
 
 @dataclass(frozen=True)

@@ -121,8 +121,9 @@ def _corun(args: argparse.Namespace) -> int:
     _begin_turns(args)
     refuse_lists({name: value for name, value in vars(args).items() if name != "kernels"})
     sides = corun.sides(None if args.units is None else corun.read_units(args.units))
-    kernels = corun.QUICK_KERNELS if args.quick else corun.KERNELS
-    requests = kernels_with_options(args.kernels or kernels)
+    requests = kernels_with_options(
+        args.kernels or (corun.QUICK_KERNELS if args.quick else corun.KERNELS)
+    )
     knobs, builders = knobs_of(args), (partial(corun.build, units=len(side)) for side in sides)
     cases, neighbours = ([_case_of(*one, knobs, build) for one in requests] for build in builders)
     refuse_idle(cases, args)
@@ -214,8 +215,7 @@ def _scaling(args: argparse.Namespace) -> int:
     from memkern.studies import scaling
 
     _begin_turns(args)
-    single = {n: v for n, v in vars(args).items() if n not in ("kernels", "ranks", "threads")}
-    refuse_lists(single)
+    refuse_lists({n: v for n, v in vars(args).items() if n not in ("kernels", "ranks", "threads")})
     words = args.kernels or [
         word
         for elements in scaling.ELEMENTS

@@ -143,8 +143,9 @@ def compared(
             is_time,
         )
     peak = known.peak if known else math.nan
-    rates = own_rates(record, records, environment, peak)
-    against = "; ".join([why, *(rate.beside(value) for rate in rates)])
+    against = "; ".join(
+        [why, *(rate.beside(value) for rate in own_rates(record, records, environment, peak))]
+    )
     of_cores = cores_of(record, environment) * most_of_a_core_GBps()
     most, source = min(
         (of_cores, "the largest published bandwidth of a core"),

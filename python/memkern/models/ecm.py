@@ -203,8 +203,9 @@ class Ecm:
             raise InputError(
                 "a loop without transfers and without cycles in the core takes no time"
             )
-        moved_B = sum(transfers[crossed[-1].name])
-        return EcmPrediction(self, terms, core, limits, moved_B, memory_rate)
+        return EcmPrediction(
+            self, terms, core, limits, sum(transfers[crossed[-1].name]), memory_rate
+        )
 
     def _memory(self, level: EcmLevel, moved: Transfer) -> tuple[EcmLevel, str]:
         """Return memory with the bandwidths for some bytes, and which ones these are."""

@@ -279,8 +279,9 @@ def fit_levels(
     found: dict[str, tuple[float, float]] = {}
     errors: list[float] = []
     for level in levels:
-        mine = [loop for loop in every if loop.level == level]
-        found[level], each = _fit_level(mine, level, found, overlap)
+        found[level], each = _fit_level(
+            [loop for loop in every if loop.level == level], level, found, overlap
+        )
         errors += each
     fitted = tuple(
         EcmLevel(level, *(1 / cost if cost else math.inf for cost in found[level]))
@@ -448,8 +449,9 @@ def level_of(record: Mapping[str, Any], levels: Sequence[str], sizes_B: Mapping[
     """
     if record.get("name") in levels:
         return str(record["name"])
-    large = (level for level in levels if record["footprint_B"] <= sizes_B.get(level, 0.0))
-    return next(large, MEMORY)
+    return next(
+        (level for level in levels if record["footprint_B"] <= sizes_B.get(level, 0.0)), MEMORY
+    )
 
 
 def domain_rates(results: ResultSet, cores: int | None = None) -> tuple[int, float, float] | None:
@@ -470,8 +472,9 @@ def domain_rates(results: ResultSet, cores: int | None = None) -> tuple[int, flo
         moved = transfers_of(record).get(MEMORY)
         quiet = str(record.get("disturbed")) != "True" or small.wanted()
         if moved is not None and quiet and record["threads"] > 1:
-            rate = sum(moved) / record["time_min_s"] / 1e9
-            found[record["threads"], str(record["kernel"])] = rate
+            found[record["threads"], str(record["kernel"])] = (
+                sum(moved) / record["time_min_s"] / 1e9
+            )
     for threads in sorted({threads for threads, _ in found}, reverse=True):
         both = [found.get((threads, name)) for name in LIMITED]
         if both[0] is not None and both[1] is not None:

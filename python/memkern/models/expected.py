@@ -328,8 +328,9 @@ def _by_modules(environment: Mapping[str, Any]) -> list[_Candidate]:
     sockets = _count(machine.get("sockets")) or 1
     cores = _count(machine.get("cores")) // sockets
     peak, reads = memory["peak_GBps"] / sockets, machine.get("architecture") == "x86_64"
-    label = str(machine.get("model") or "this processor")
-    return [_Candidate(label, (), "", reads, cores, peak, True)]
+    return [
+        _Candidate(str(machine.get("model") or "this processor"), (), "", reads, cores, peak, True)
+    ]
 
 
 def _candidate(

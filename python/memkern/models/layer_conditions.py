@@ -310,8 +310,9 @@ class LayerConditions:
         sharing : int
             Threads that share the cache.
         """
-        spinors = self.spinors("t", sharing) + (1 if self.write_factor == 2 else 0)
-        site = _LINKS + _SPINOR * self.ls * spinors
+        site = _LINKS + _SPINOR * self.ls * (
+            self.spinors("t", sharing) + (1 if self.write_factor == 2 else 0)
+        )
         return self._sites / self.threads * site * 2 * self.value_B * self.partitions
 
     def conditions(self, sharing: int = 1) -> dict[str, float]:
@@ -456,8 +457,9 @@ class LayerConditions:
             A cache of these levels is missing.
         """
         number_B = 2 * self.value_B
-        loaded = _LINKS / self.s_cut + 8 * _SPINOR
-        registers = Transfer(loaded * number_B, float(_SPINOR * number_B))
+        registers = Transfer(
+            (_LINKS / self.s_cut + 8 * _SPINOR) * number_B, float(_SPINOR * number_B)
+        )
         return _transfers(self, registers, levels, caches)
 
     def roofline_GFLOPs(self, bandwidth_GBps: float, cache_B: float, sharing: int = 1) -> float:

@@ -370,8 +370,9 @@ class MachineFile:
 
     def with_in_core(self, measured: Iterable[InCore]) -> MachineFile:
         """Return a copy with these times, which replace times of the same bodies."""
-        every = {one.body: one for one in (*self.in_core, *measured)}
-        return dataclasses.replace(self, in_core=tuple(every.values()))
+        return dataclasses.replace(
+            self, in_core=tuple({one.body: one for one in (*self.in_core, *measured)}.values())
+        )
 
     def bits_of(self, isa: str) -> int:
         """Return the bits of the vectors of a record's instruction set."""

@@ -179,8 +179,9 @@ def in_memory(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Series:
         As of `from_memory`.
     """
     least = frame["platform"].map({name: one.least_B for name, one in thresholds.items()})
-    largest = frame.groupby(["platform", "kernel"])["footprint_B"].transform("max")
-    least = least.astype(float).fillna(largest)
+    least = least.astype(float).fillna(
+        frame.groupby(["platform", "kernel"])["footprint_B"].transform("max")
+    )
     large = frame["footprint_B"] >= least
     return large & ~frame["caches_grown"].eq(True) if "caches_grown" in frame else large
 
@@ -214,8 +215,9 @@ def _by_kernel(
 ) -> DataFrame:
     """Return each kernel's value from memory in each group by the columns of `here`."""
     frame = frame[frame["kernel"].isin(_REGULAR) & in_memory(frame, thresholds)]
-    operation = frame["kernel"].map(lambda name: _SAME.get(name, name))
-    frame = frame.assign(operation=operation, stores=stores(frame))
+    frame = frame.assign(
+        operation=frame["kernel"].map(lambda name: _SAME.get(name, name)), stores=stores(frame)
+    )
     order = frame.sort_values(["disturbed", value], ascending=[True, False], kind="stable")
     sizes = order.drop_duplicates([*here, "kernel", "footprint_B"]).sort_index()
     # Disturbed records are used only if there are no undisturbed ones.
@@ -275,8 +277,9 @@ def contradictions(frame: DataFrame) -> dict[str, list[Record]]:
         for _, rows in frame[frame.duplicated(case, keep=False)].groupby(case, sort=False):
             values = {f"repeat {n}": row for n, row in enumerate(rows.to_dict("records"), 1)}
             first = rows.iloc[0]
-            what = f"{first['kernel']} in {first['footprint_B']:.4g} B on {first['platform']}"
-            found |= _disagree(what, values)
+            found |= _disagree(
+                f"{first['kernel']} in {first['footprint_B']:.4g} B on {first['platform']}", values
+            )
     return found
 
 
@@ -293,8 +296,9 @@ def _against_ceilings(
     """
     if "dtype" not in regular:
         return {}
-    double = regular[regular["dtype"].eq("float64")]
-    each = _by_kernel(double, thresholds, ["platform", "operation"], _BANDWIDTH)
+    each = _by_kernel(
+        regular[regular["dtype"].eq("float64")], thresholds, ["platform", "operation"], _BANDWIDTH
+    )
     found: dict[str, list[Record]] = {}
     for column, operation in _CEILINGS.items():
         ceilings = frame.groupby("platform")[column].median().dropna() if column in frame else ()

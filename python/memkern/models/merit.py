@@ -187,8 +187,9 @@ def bandwidth_figure(
     name, title, place, how
         As for `FigureOfMerit`.
     """
-    amount = record["bandwidth_GBps"] * record["time_min_s"]
-    return FigureOfMerit(name, title, "GB/s", order, record, amount, how=how)
+    return FigureOfMerit(
+        name, title, "GB/s", order, record, record["bandwidth_GBps"] * record["time_min_s"], how=how
+    )
 
 
 def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:

@@ -94,8 +94,9 @@ def _held(record: Mapping[Any, Any], environment: Mapping[str, Any]) -> bool:
     about = (environment.get("devices") or {}).get(record.get("device")) or {}
     if about.get("l2_B"):
         return _number(record.get("footprint_B")) <= float(about["l2_B"])
-    names = ("caches_multiple", "system_caches_multiple")
-    multiples = [_number(record.get(name)) for name in names]
+    multiples = [
+        _number(record.get(name)) for name in ("caches_multiple", "system_caches_multiple")
+    ]
     return next((multiple <= 1 for multiple in multiples if multiple == multiple), False)
 
 

@@ -47,8 +47,9 @@ def with_current_names(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table with the current names of columns from older files."""
     for old in CURRENT_NAMES.keys() & set(frame):
         new = CURRENT_NAMES[old]
-        values = frame[new].fillna(frame[old]) if new in frame else frame[old]
-        frame = frame.drop(columns=old).assign(**{new: values})
+        frame = frame.drop(columns=old).assign(
+            **{new: frame[new].fillna(frame[old]) if new in frame else frame[old]}
+        )
     return frame
 
 
@@ -266,8 +267,9 @@ def device_cache_ends(frame: pd.DataFrame) -> list[tuple[str, float]]:
     """
     if not {"environment_id", "device"} <= set(frame):
         return []
-    environments = environments_of(frame)
-    known = {key: environment.get("devices") or {} for key, environment in environments.items()}
+    known = {
+        key: environment.get("devices") or {} for key, environment in environments_of(frame).items()
+    }
     rows = zip(frame["environment_id"], frame["device"], strict=True)
     devices = [known.get(key, {}).get(device) or {} for key, device in rows]
     return next(([("L2", float(one["l2_B"]))] for one in devices if one.get("l2_B")), [])

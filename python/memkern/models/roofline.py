@@ -161,8 +161,9 @@ def _rate_of(rows: Mapping[int, float], shared_by: int, cores: int) -> float:
         if count > cores
     ]
     if cores > shared_by:
-        whole = [count for count in rows if count < cores and count % shared_by == 0]
-        block = max(whole, default=shared_by)
+        block = max(
+            [count for count in rows if count < cores and count % shared_by == 0], default=shared_by
+        )
         blocks, rest = divmod(cores, block)
         sum_of_parts = blocks * _rate_of(rows, shared_by, block)
         limits.append(sum_of_parts + (_rate_of(rows, shared_by, rest) if rest else 0.0))
@@ -300,8 +301,9 @@ def _added_columns(machine: MachineFile | None, record: Mapping[str, Any]) -> di
         load_GBps = record.get("load_GBps", math.nan)
         if math.isnan(load_GBps):
             return {}
-        memory = {MEMORY: Ceiling(load_GBps, record["store_GBps"])}
-        return roofline_columns(record, limit(record, memory, {}), BESIDE)
+        return roofline_columns(
+            record, limit(record, {MEMORY: Ceiling(load_GBps, record["store_GBps"])}, {}), BESIDE
+        )
     except InputError as error:
         # The traffic is unknown, or there is none across a boundary with a ceiling.
         if machine is not None:

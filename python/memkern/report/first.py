@@ -169,8 +169,9 @@ def machine_facts(
         Records that were measured on it.
     environment : mapping
     """
-    names = ("machine", "memory", "run", "os")
-    machine, memory, run, os = (environment.get(name) or {} for name in names)
+    machine, memory, run, os = (
+        environment.get(name) or {} for name in ("machine", "memory", "run", "os")
+    )
     used = max((int(record.get("threads") or 0) for record in records), default=0)
     load = (run.get("load") or [None])[0]
     facts = [

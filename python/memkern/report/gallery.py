@@ -50,8 +50,9 @@ def add(file: str | Path, folder: Path) -> Path:
         for record in results
     ]
     run = environment.get("run") or {}
-    kept = {name: value for name, value in run.items() if name not in _PRIVATE_RUN}
-    public = {name: part for name, part in environment.items() if name != "ranks"} | {"run": kept}
+    public = {name: part for name, part in environment.items() if name != "ranks"} | {
+        "run": {name: value for name, value in run.items() if name not in _PRIVATE_RUN}
+    }
     bundle = ResultSet(records, results.samples, dict.fromkeys(results.environments, public))
     folder.mkdir(parents=True, exist_ok=True)
     label = re.sub(r"[^a-z0-9]+", "-", _label(environment).lower())

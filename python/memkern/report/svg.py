@@ -141,8 +141,9 @@ def tooltip(drawn: Drawn, row: Mapping[Any, Any]) -> str:
                 else _amount(row[column])
             )
             parts.append(f"{_named(column)}: {value}")
-    case = [f"{name} {_amount(row[name])}" for name in _CASE if is_known(row.get(name))]
-    parts.append(", ".join(case))
+    parts.append(
+        ", ".join([f"{name} {_amount(row[name])}" for name in _CASE if is_known(row.get(name))])
+    )
     if is_known(row.get("case_id")):
         parts.append(f"case {row['case_id'][:12]}")
     return "\n".join(filter(None, parts))

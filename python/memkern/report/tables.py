@@ -54,8 +54,9 @@ def table_of(frame: DataFrame) -> Table:
 
 def _parts(text: str) -> list[str]:
     """Return the parts of a text between which a line may break."""
-    words = text.split()
-    return [part for word in words for part in re.split(r"(?<=[_:,/])(?=.)|(?<=[a-z]\.)", word)]
+    return [
+        part for word in text.split() for part in re.split(r"(?<=[_:,/])(?=.)|(?<=[a-z]\.)", word)
+    ]
 
 
 def breakable(text: str) -> Markup:

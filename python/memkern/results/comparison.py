@@ -221,8 +221,9 @@ def judge(cases: Sequence[Compared], slowdown: float = 0.0) -> None:
     tested = [case for case in cases if case.estimate is not None]
     estimates = moderated([case.estimate for case in tested if case.estimate is not None])
     p = [estimate.p for estimate in estimates]
-    found = zip(tested, estimates, holm(p), decide(estimates, p), strict=True)
-    for case, estimate, corrected, verdict in found:
+    for case, estimate, corrected, verdict in zip(
+        tested, estimates, holm(p), decide(estimates, p), strict=True
+    ):
         case.estimate, case.p, case.verdict = estimate, float(corrected), verdict
         case.gate = gate(verdict, estimate.effect, estimate.half_width, slowdown)
         if case.gate == UNDECIDED:
@@ -282,8 +283,9 @@ def table(
             for other in _QUANTITIES:
                 for side, work, time in zip("ab", case.work, case.times, strict=True):
                     if other.suffix in work:
-                        scale = math.log(work[quantity.suffix] / work[other.suffix])
-                        row[f"{side}_{other.suffix}"] = other.value(time + scale)
+                        row[f"{side}_{other.suffix}"] = other.value(
+                            time + math.log(work[quantity.suffix] / work[other.suffix])
+                        )
         rows.append(row)
     frame = pd.DataFrame(rows)
     frame.attrs = {
@@ -418,8 +420,9 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
         case.verdict = OTHER_STATE
     elif min(count for _, _, count in sides) >= 2:
         estimate = welch(*sides)
-        widths = [estimate.self_half_width, *map(_next_run, clean)]
-        case.estimate = replace(estimate, self_half_width=max(widths))
+        case.estimate = replace(
+            estimate, self_half_width=max([estimate.self_half_width, *map(_next_run, clean)])
+        )
 
 
 def exchange_ns(records: Sequence[Mapping[str, Any]]) -> float:

@@ -167,8 +167,9 @@ def fleet(
         raise InputError("there is no record of a node: give files of results")
     if not all(_text(record, NODE) for record in every):
         raise InputError("a record has no node: a baseline is a file of memkern compare fleet -o")
-    environments = {**(baseline.environments if baseline else {}), **results.environments}
-    machines = _machines(every, environments)
+    machines = _machines(
+        every, {**(baseline.environments if baseline else {}), **results.environments}
+    )
     keys, several = key_columns(every), varying(every)
     mine = _by_case(results, machines, keys)
     theirs = {} if baseline is None else _by_case(baseline, machines, keys)
@@ -236,8 +237,9 @@ def p_value(distance: float, others: npt.ArrayLike, sd: float) -> float:
         return 1.0
     if not spread:
         return by_runs
-    log_p = np.interp(math.log(far / spread), np.log(_DISTANCES), _table(len(x)))
-    return max(math.exp(log_p), by_runs)
+    return max(
+        math.exp(np.interp(math.log(far / spread), np.log(_DISTANCES), _table(len(x)))), by_runs
+    )
 
 
 def reach(others: npt.ArrayLike, sd: float, p: float) -> float:

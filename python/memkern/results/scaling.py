@@ -70,8 +70,9 @@ def _series(results: Iterable[Record]) -> list[dict[int, _Turns]]:
             case, _, _ = str(record["case_id"]).partition("-")
             names = ("kernel", "scaling", "bind", "comm", "threads")
             key = (case, machine_label(record["platform"]), *map(record.get, names))
-            turns = found.setdefault(key, {}).setdefault(int(record["ranks"]), {})
-            turns.setdefault(record["repeat"], []).append(record)
+            found.setdefault(key, {}).setdefault(int(record["ranks"]), {}).setdefault(
+                record["repeat"], []
+            ).append(record)
     return [dict(sorted(by_ranks.items())) for by_ranks in found.values()]
 
 

@@ -78,8 +78,9 @@ def compare_turns(pairs: Sequence[Pair], level: float) -> Turns:
     found = ratio_interval(second, first, level, paired=True)
     disturbed = len(quiet) < max(2, len(pairs) / 2)
     low, high = (math.nan, math.nan) if disturbed else (found.low, found.high)
-    log_times = np.log([first, second]).mean(axis=1)
-    return Turns(found.ratio, low, high, len(quiet), disturbed, log_times)
+    return Turns(
+        found.ratio, low, high, len(quiet), disturbed, np.log([first, second]).mean(axis=1)
+    )
 
 
 def label_of(kernel: object, definition: object = "", name: object = "") -> str:

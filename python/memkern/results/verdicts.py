@@ -148,8 +148,9 @@ def yuen(a: npt.ArrayLike, b: npt.ArrayLike) -> Estimate:
     error = _error(winsorised[1] - winsorised[0], n)
     freedom = _kept(n) - 1
     spread = max(_error(w, n) for w in _trimmed(np.diff(x, axis=1))[1])
-    self_half_width = _quantile(LEVEL, freedom) * spread
-    return Estimate(float(means[0]), float(means[1]), error, freedom, self_half_width, n)
+    return Estimate(
+        float(means[0]), float(means[1]), error, freedom, _quantile(LEVEL, freedom) * spread, n
+    )
 
 
 def welch(a: tuple[float, float, int], b: tuple[float, float, int]) -> Estimate:

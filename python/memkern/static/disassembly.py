@@ -118,8 +118,9 @@ class Instruction(NamedTuple):
         """
         if not self.is_vector or self.gathers or re.match(r"(ld|st)\w*$", self.mnemonic):
             return ""
-        fitting = (name for name, words in _OPERATIONS.items() if re.match(words, self.mnemonic))
-        return next(fitting, "add")
+        return next(
+            (name for name, words in _OPERATIONS.items() if re.match(words, self.mnemonic)), "add"
+        )
 
     @property
     def vector_bits(self) -> int | None:

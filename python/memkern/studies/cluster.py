@@ -330,8 +330,9 @@ class Array:
         """
         self._begin()
         before = self._count()
-        total = max(measurements - before, 0)
-        with contextlib.closing(progress_bar(progress, total=total, unit="measurements")) as bar:
+        with contextlib.closing(
+            progress_bar(progress, total=max(measurements - before, 0), unit="measurements")
+        ) as bar:
             self._wait(self._running(), bar, before)
             missing = self._missing()
             most = self._executor.at_once or len(missing)

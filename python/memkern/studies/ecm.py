@@ -71,9 +71,10 @@ def measure_loops(
     cores = [group[0] for group in physical_cores()]
     cases = _loop_cases(loop_kernels(), levels_of(environment, cores), cores)
     placed = place_in_rounds(cases, rounds=5, seconds=seconds, progress=progress)
-    done = [calibrated(run, environment) for run in placed.runs.values()]
     return Measured(
-        to_result_set(done, placed.interrupted),
+        to_result_set(
+            [calibrated(run, environment) for run in placed.runs.values()], placed.interrupted
+        ),
         tuple(f"{' '.join(map(str, key))}: {why}" for key, why in placed.refused.items()),
     )
 
@@ -135,8 +136,9 @@ _NONZERO_B = 12
 
 def _elements(case: Case) -> float:
     """Return the elements of an invocation: values of each array, nonzeros, or sites and s."""
-    width = case.spec.counts.width(case) * case.columns.get("pattern_length", 1)
-    return float(case.iterations * width)
+    return float(
+        case.iterations * (case.spec.counts.width(case) * case.columns.get("pattern_length", 1))
+    )
 
 
 @dataclass(frozen=True, eq=False)

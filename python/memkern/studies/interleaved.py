@@ -170,8 +170,9 @@ def compare_runs(  # noqa: C901, PLR0913
     with closing(progress_bar(progress, unit="pairs", time_s=time_s)) as bar:
 
         def show(measured: int) -> None:
-            left = sum(family.looks[-1] - family.count(k) for k in family.undecided())
-            bar.total = measured + left
+            bar.total = measured + sum(
+                family.looks[-1] - family.count(k) for k in family.undecided()
+            )
             bar.update(measured - bar.n)
 
         tried, errors = measure_pairs(family, cases, workers, rng, show, end_s)

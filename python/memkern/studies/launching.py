@@ -143,8 +143,9 @@ def find_launcher(command: str | None = None, comm: str = "mpi") -> Launcher:
     if not words:
         raise InputError("launcher must be a command such as mpirun, not an empty text")
     _, output = run([words[0], "--version"], timeout_s=_VERSION_S)
-    kinds = (kind for word, kind in _VERSIONS.items() if word in output)
-    return Launcher(tuple(words), next(kinds, ""))
+    return Launcher(
+        tuple(words), next((kind for word, kind in _VERSIONS.items() if word in output), "")
+    )
 
 
 def run(command: Sequence[str], timeout_s: float | None = None) -> tuple[int, str]:

@@ -355,8 +355,9 @@ def _pages() -> dict[_Key, Case]:
 def _costs(cores: int) -> dict[_Key, Case]:
     cases = {}
     for count in core_counts(cores):
-        empty = kernel_case("launch.empty", threads=count, repetition="fork", budget_s=_BRIEF_S)
-        cases[_Key("launch", (count,))] = empty
+        cases[_Key("launch", (count,))] = kernel_case(
+            "launch.empty", threads=count, repetition="fork", budget_s=_BRIEF_S
+        )
         for repetition in ("free", "barrier", "spin") if count > 1 else ():
             cases[_Key("work", (repetition, count))] = kernel_case(
                 "launch.compute", threads=count, repetition=repetition
@@ -414,8 +415,9 @@ def clock(values_GHz: Iterable[float]) -> Quantity:
 
 def time_of(record: Mapping[str, Any], factor: float = 1.0) -> Quantity:
     """Return the shortest time of a record in seconds, times a factor, with its interval."""
-    names = ("time_min_s", "time_min_ci_low_s", "time_min_ci_high_s")
-    return Quantity(*(float(record[name]) for name in names)).scaled(factor)
+    return Quantity(
+        *(float(record[name]) for name in ("time_min_s", "time_min_ci_low_s", "time_min_ci_high_s"))
+    ).scaled(factor)
 
 
 def _per_access(record: Mapping[str, Any], column: str) -> Quantity:
@@ -425,8 +427,9 @@ def _per_access(record: Mapping[str, Any], column: str) -> Quantity:
 
 def _rate(amount: float, time: Quantity) -> Quantity:
     """Return an amount over a time."""
-    high = amount / time.low if time.low > 0 else math.nan
-    return Quantity(amount / time.value, amount / time.high, high)
+    return Quantity(
+        amount / time.value, amount / time.high, amount / time.low if time.low > 0 else math.nan
+    )
 
 
 def _difference(time: Quantity, other: Quantity) -> Quantity:

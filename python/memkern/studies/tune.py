@@ -176,8 +176,9 @@ class _Search:
 
     def _measured(self, choice: Choice, step: str, turns: str = "", **knobs: Any) -> Measurement:
         columns = {"tune_step": step, TURNS: turns, **self._extra(choice)}
-        case = self._build(**choice).with_(**knobs)
-        self.done.append(measure(case, extra=columns, machine=self._machine))
+        self.done.append(
+            measure(self._build(**choice).with_(**knobs), extra=columns, machine=self._machine)
+        )
         if self.done[-1].record["stop"] == "interrupted":
             raise KeyboardInterrupt
         return self.done[-1]
@@ -208,8 +209,9 @@ class _Search:
         if not trials:
             return False
         until_s = min(self._end_s, begin_s + self._trial_s * (len(choices) + 1))
-        base_B = int(self.done[-1].record["footprint_B"])
-        interrupted = take_turns(trials[0].case, trials[1:], until_s, base_B)
+        interrupted = take_turns(
+            trials[0].case, trials[1:], until_s, int(self.done[-1].record["footprint_B"])
+        )
         fastest = min(trials, key=lambda one: sum(one.estimate()))
         if begins and self.kept[0] not in [one.subject for one in trials]:
             self.kept.clear()
@@ -222,8 +224,9 @@ class _Search:
         ends = {self._build(**one).identity(): one for one in (self.kept[0], self.kept[-1])}
         results = to_result_set([self._known[one] for one in ends if one in self._known])
         pair = [one for one in results if one["case_id"] in ends]
-        cases = [self._build(**one) for one in ends.values()]
-        if add_turns(results, cases, [pair], _TURNS * self._last_s):
+        if add_turns(
+            results, [self._build(**one) for one in ends.values()], [pair], _TURNS * self._last_s
+        ):
             gain = ratio(pair[1], pair[0])
             if gain.value <= 1 or not gain.decided:
                 ends.popitem()
