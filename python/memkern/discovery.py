@@ -69,8 +69,9 @@ def _packages() -> dict[str, ModuleType]:
 
 @functools.cache
 def _families() -> list[str]:
-    folder = str(Path(__file__).parent / "families")
-    return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.ispkg)
+    return sorted(
+        m.name for m in pkgutil.iter_modules([str(Path(__file__).parent / "families")]) if m.ispkg
+    )
 
 
 # Modules that lower layers use, by purpose.

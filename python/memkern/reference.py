@@ -448,13 +448,14 @@ def rows(name: str) -> list[dict[str, Any]]:
         If there is no such table.
     """
     table = _table(name)
-    text = (files("memkern") / "data" / table.file).read_text(encoding="utf-8")
     return [
         {
             **{new: convert(row[old]) for new, (old, convert) in table.columns.items()},
             "source": "published",
         }
-        for row in csv.DictReader(text.splitlines())
+        for row in csv.DictReader(
+            (files("memkern") / "data" / table.file).read_text(encoding="utf-8").splitlines()
+        )
     ]
 
 

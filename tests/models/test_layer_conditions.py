@@ -408,7 +408,7 @@ def test_loops_in_another_order_reuse_in_that_order():
         ({"ls": 0}, "ls must be at least 1, not 0"),
         ({"value_B": 0}, "value_B must be at least 1, not 0"),
         ({"blocks": (2, 2, 2)}, "blocks must be four integers"),
-        ({"blocks": (2, 2, 2, -1)}, "blocks must be at least 0, not -1"),
+        ({"blocks": (2, 2, 2, -1)}, "blocks in t must be at least 0, not -1"),
     ],
 )
 def test_wrong_lattices_are_refused(wrong, match):

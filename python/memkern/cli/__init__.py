@@ -120,13 +120,12 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
 def _by_group(verbs: Collection[Verb]) -> str:
     """Return the list of verbs in the help, by their groups, without the parts of verbs."""
+    lines = {group: [f"to {group}:"] for group in GROUPS}
     whole = [verb for verb in verbs if " " not in verb.name]
     width = max(len(verb.name) for verb in whole)
-    parts = []
-    for group in GROUPS:
-        lines = [f"  {v.name:<{width}}  {v.help}" for v in whole if v.group == group]
-        parts.append("\n".join([f"to {group}:", *lines]))
-    return "\n\n".join(parts)
+    for verb in whole:
+        lines[verb.group].append(f"  {verb.name:<{width}}  {verb.help}")
+    return "\n\n".join(map("\n".join, lines.values()))
 
 
 def _command(words: Sequence[str]) -> list[str]:
@@ -350,15 +349,14 @@ def _run(args: argparse.Namespace, words: Sequence[str], errors: TextIO) -> tupl
         if code < 0:
             warn(isolating.ended_by(-code))
         return (INVALID if code < 0 else code), False
-    except (InputError, MemoryError, DeviceError) as failure:
-        error: Exception = failure
+    except (InputError, MemoryError, DeviceError) as error:
         if not said or str(error) != said:
             with contextlib.nullcontext() if _connected() else contextlib.redirect_stderr(errors):
                 warn(str(error) or "out of memory")
-    except OSError as failure:
-        if failure is cast(Stream, sys.stdout).error:
+        return WRONG_INPUT, interrupted_by(error) is not None
+    except OSError as error:
+        if error is cast(Stream, sys.stdout).error:
             raise
-        error = failure
-        where = f" {failure.filename!r}" if failure.filename else ""
-        warn(f"the operating system refused{where}: {reason(failure)}")
-    return WRONG_INPUT, interrupted_by(error) is not None
+        where = f" {error.filename!r}" if error.filename else ""
+        warn(f"the operating system refused{where}: {reason(error)}")
+        return WRONG_INPUT, interrupted_by(error) is not None

@@ -69,8 +69,7 @@ def _compare(args: argparse.Namespace) -> int:
     elif args.markdown:
         print(output.markdown(frame, gates=args.fail_on is not None))
     else:
-        table = output.text(frame, gates=args.fail_on is not None)
-        print("\n".join([*output.heading(frame), table]))
+        print(*output.heading(frame), output.text(frame, gates=args.fail_on is not None), sep="\n")
     if args.self:
         _print_rate(frame, args)
     if frame.attrs.get("interrupted"):

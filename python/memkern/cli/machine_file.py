@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memkern.cli.measuring import (
+    check_output,
     exit_code,
     show_progress,
     tell_host,
@@ -60,35 +61,28 @@ def _machine(args: argparse.Namespace) -> int:
     return code
 
 
-def run_study(
-    args: argparse.Namespace, study: Callable[..., S], output: str | None = None, **how: Any
-) -> S:
+def run_study(args: argparse.Namespace, study: Callable[..., S], option: str = "", **how: Any) -> S:
     """Return what a study measures within ``--seconds``, with the warnings of measuring verbs.
 
-    Its records are saved in the file `output`, if there is one.
+    Its records are saved in the file of an option, if there is one and it is given.
     """
-    from memkern.formats.store import check_output
-
-    if output:
-        check_output(output, args.force)
+    check_output(args, option)
     warn_if_not_quiet(wait_until_quiet(args), args)
     with show_progress(args) as progress:
         found = study(seconds=args.seconds, progress=progress, **how)
     tell_host(found.results, args.quiet)
-    if output:
-        found.results.save(output)
+    if path := getattr(args, option, None):
+        found.results.save(path)
     return found
 
 
 def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
     from memkern import files
-    from memkern.formats.store import check_output
     from memkern.studies.machine_file import measure_machine
 
     if args.output:
         files.unused(args.output, args.force)
-    if args.records:
-        check_output(args.records, args.force)
+    check_output(args, "records")
     found = run_study(args, measure_machine)
     try:
         if args.records:

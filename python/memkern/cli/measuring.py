@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 _TURNS_S, _QUICK_TURNS_S = 3.0, 0.5
 # Ratio of the time of cases to their estimate if time is limited.
 _LONGER = 1.2
-# Options that accept lists on the command line; every combination is measured.
-_LISTED = [name for name, _, option in declared(Knobs) if option.several]
 
 # Up to _AT_ONCE cases are built before the first is measured, so that their errors are reported at
 # once; of more cases, a sample of _LOOK determines which options the table shows.
@@ -52,12 +50,19 @@ _AT_ONCE = 500
 _LOOK = 100
 
 
-def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
-    """Return every case with every combination of the knobs that were given as lists.
+def requested(
+    cases: Sequence[Case], args: argparse.Namespace
+) -> tuple[Sequence[Case], Sequence[Case]]:
+    """Return the cases with every combination of the knobs given as lists, and a sample of them.
 
     Cases on which a knob has no effect are measured without it.
+
+    Raises
+    ------
+    InputError
+        An option has no effect on any case of the sample.
     """
-    values = {name: getattr(args, name) for name in _LISTED}
+    values = {name: getattr(args, name) for name, _, option in declared(Knobs) if option.several}
     lists = {name: value for name, value in values.items() if isinstance(value, list)}
 
     def of_part(part: Sequence[Case]) -> Cases:
@@ -74,20 +79,7 @@ def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
 
     if lists:
         cases = joined(map(of_part, cases.parts if isinstance(cases, Cases) else [cases]))
-    return list(cases) if len(cases) <= _AT_ONCE else cases
-
-
-def requested(
-    cases: Sequence[Case], args: argparse.Namespace
-) -> tuple[Sequence[Case], Sequence[Case]]:
-    """Return the cases with every combination of the given options, and a sample of them.
-
-    Raises
-    ------
-    InputError
-        An option has no effect on any case of the sample.
-    """
-    every = _varied(cases, args)
+    every = list(cases) if len(cases) <= _AT_ONCE else cases
     some = every if isinstance(every, list) else sample(every, _LOOK)
     refuse_idle(some, args)
     return every, some
@@ -210,12 +202,11 @@ def measure(  # noqa: C901
     have are also measured in turns, unless the number of runs is fixed.
     """
     from memkern.engine.public import ranks, sweep
+    from memkern.results.exchange import metrics_file, write_openmetrics
 
     if args.case_order != "random":
         refuse(args, f"with --case-order {args.case_order}", case_order_seed=None)
     if args.openmetrics:
-        from memkern.results.exchange import metrics_file
-
         metrics_file(args.openmetrics)
     number = itertools.count()
     cases, some = requested(cases, args)
@@ -280,7 +271,6 @@ def measure(  # noqa: C901
     tell_host(results, args.quiet)
     if args.openmetrics and ranks().number == 0:
         from memkern.models.answers import is_healthy
-        from memkern.results.exchange import write_openmetrics
 
         write_openmetrics(args.openmetrics, results, is_healthy(results, results.environments))
     if wants_table(results, args):
@@ -378,13 +368,12 @@ def wait_until_quiet(args: argparse.Namespace) -> Activity:
 
     found = observe_machine()
     begin = time.monotonic()
-    most_s = args.wait_quiet
     told_s = -math.inf
-    while not found.quiet and not ranks().gate(time.monotonic() - begin >= most_s):
+    while not found.quiet and not ranks().gate(time.monotonic() - begin >= args.wait_quiet):
         waited_s = time.monotonic() - begin
         if waited_s - told_s >= _TOLD_EVERY_S and not args.quiet:
             told_s = waited_s
-            warn(f"waiting for {found} to end, for {waited_s:.0f} of at most {most_s:g} s")
+            warn(f"waiting for {found} to end, for {waited_s:.0f} of at most {args.wait_quiet:g} s")
         time.sleep(0.5)
         found = observe_machine()
     if told_s >= 0:
@@ -456,12 +445,12 @@ def beside(peer: str, statistic: str) -> Callable[[ResultSet], str]:
     return answer
 
 
-def check_output(args: argparse.Namespace) -> None:
-    """Refuse a results file that can't be written, if one is given."""
+def check_output(args: argparse.Namespace, option: str = "output") -> None:
+    """Refuse the results file of an option if it is given and can't be written."""
     from memkern.formats import store
 
-    if args.output:
-        store.check_output(args.output, args.force)
+    if path := getattr(args, option, None):
+        store.check_output(path, args.force)
 
 
 def wants_table(results: ResultSet, args: argparse.Namespace) -> bool:

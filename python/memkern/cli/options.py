@@ -255,8 +255,11 @@ def measuring_options(
         parser.further |= {a.dest for a in shared} - _USUAL | {*elsewhere}
         if parser.add_help:
             names = [a.option_strings[-1] for a in parser._actions if a.dest in parser.further]
-            help = f"describe all options, also {', '.join(names)}"
-            parser._action_groups[-1].add_argument("--help-all", action="help_all", help=help)
+            parser._action_groups[-1].add_argument(
+                "--help-all",
+                action="help_all",
+                help=f"describe all options, also {', '.join(names)}",
+            )
 
     return add
 
@@ -286,15 +289,14 @@ def _results(short: bool) -> Options:
 
 
 def _how_to_measure(short: bool, runs: bool, comm: bool, dtypes: tuple[str, ...]) -> Options:
-    rows = (row for row in (*declared(Knobs), *declared(Stop)) if row[2].flag != "-")
     return argument_group(
         "how to measure",
         argument("--dtype", choices=dtypes, help=f"type of the values ({dtypes[0]})"),
         argument("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, if any"),
         *(
             argument(*flags_of(row, short), **arguments_of(row))
-            for row in rows
-            if runs or row.name != "runs"
+            for row in (*declared(Knobs), *declared(Stop))
+            if row.option.flag != "-" and (runs or row.name != "runs")
         ),
         argument(
             "--explain",

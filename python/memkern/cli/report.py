@@ -141,13 +141,16 @@ def _of_this_machine(args: argparse.Namespace) -> int:
         return INTERRUPTED
     if not args.quiet:
         warn("drawing the figures")
-    words = ["memkern report"] + (["--quick"] if args.quick else [])
-    words += ["--device", device] if device != HOST.device else []
-    words += ["--machine", args.machine] if args.machine else []
+    words = [
+        "memkern report",
+        *(["--quick"] if args.quick else []),
+        *(["--device", device] if device != HOST.device else []),
+        *(["--machine", args.machine] if args.machine else []),
+    ]
     about = machine["devices"].get(device)
-    built = {*ACCELERATORS} & {*machine["backends"]}
-    left_out = {} if built else {"left out": {"GPUs": machine["no_devices"]}}
-    environment = {**left_out, **machine_environment()}
+    environment = machine_environment()
+    if not {*ACCELERATORS} & {*machine["backends"]}:
+        environment = {"left out": {"GPUs": machine["no_devices"]}, **environment}
     processor = environment["machine"]["model"] or "this machine"
     report.write(
         results,

@@ -54,9 +54,11 @@ if TYPE_CHECKING:
     from memkern.studies.cluster import Task
 
 # Options without influence on the measurements of a sweep.
-_OUTSIDE = {"run", "parser", "verb", "file", "output", "json", "resume", "force", "quiet"}
-_OUTSIDE |= {"wait_quiet", "case_order", "case_order_seed", "comm"}
-_OUTSIDE |= {"executor", "nodes", "options", "no_wait", "part"}
+_OUTSIDE = (
+    *("run", "parser", "verb", "file", "output", "json", "resume", "force", "quiet"),
+    *("wait_quiet", "case_order", "case_order_seed", "comm"),
+    *("executor", "nodes", "options", "no_wait", "part"),
+)
 
 
 def _sweep(args: argparse.Namespace) -> int:

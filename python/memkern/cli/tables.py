@@ -58,9 +58,9 @@ def marks(record: Record) -> list[str]:
     """Return the words that mark the row of a record whose times or results are doubtful."""
     from memkern.results.hosts import memory_notes
 
-    words: list[str] = [] if record["valid"] else ["INVALID"]
     doubts = ("disturbed", "oversubscribed", "skewed", "caches_grown")
-    return [*words, *(name for name in doubts if record.get(name)), *memory_notes(record)]
+    words = [*["INVALID"] * (not record["valid"]), *filter(record.get, doubts)]
+    return [*words, *memory_notes(record)]
 
 
 def plus_minus(record: Record, quantity: str = "floor") -> str:
@@ -180,8 +180,10 @@ STREAMS = Table(
 )
 
 # Columns of the table and of records, by the options for running a case.
-_COLUMNS = {"definition": "definition", "dtype": "dtype", "index_dtype": "index_dtype"}
-_COLUMNS |= {name: option.column or name for name, _, option in declared(Knobs)}
+_COLUMNS = {
+    **{name: name for name in ("definition", "dtype", "index_dtype")},
+    **{name: option.column or name for name, _, option in declared(Knobs)},
+}
 _WIDEST = 16
 
 

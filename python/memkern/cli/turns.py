@@ -60,8 +60,11 @@ def _begin_turns(args: argparse.Namespace) -> None:
     """Refuse options without effect in turns; with ``--quick``, reduce them to two short ones."""
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
     refuse(args, "in turns, whose records are ratios", openmetrics=None, explain=False)
-    order = {"case_order": "random", "case_order_seed": None}
-    refuse(args, "in turns, whose order is random, by --seed", **order)
+    refuse(
+        *(args, "in turns, whose order is random, by --seed"),
+        case_order="random",
+        case_order_seed=None,
+    )
     if args.quick:
         args.turns, args.budget = 2, 0.1  # seconds of a case in both
 
@@ -156,8 +159,7 @@ def _corun(args: argparse.Namespace) -> int:
 
 
 def _entry_of_turn(row: _Row) -> str:
-    mark = " *" if row["turns"] == 0 else ""
-    return f"{row['ratio']:.2f}{mark}"
+    return f"{row['ratio']:.2f}{' *' * (row['turns'] == 0)}"
 
 
 def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], str]) -> None:

@@ -50,9 +50,11 @@ def kernels_of(family: str) -> list[str]:
 
 def input_options(family: str, but: Collection[str] = ()) -> list[Options]:
     """Return the options of the inputs of a family's kernels, in the order of their rows."""
-    by_flag = rows_of(kernels_of(family)).values()
     # The command line accepts what one of the kernels does.
-    rows = (min(rows.values(), key=lambda row: row.option.least or 0) for rows in by_flag)
+    rows = (
+        min(of_flag.values(), key=lambda row: row.option.least or 0)
+        for of_flag in rows_of(kernels_of(family)).values()
+    )
     options = [
         argument(*flags_of(row), **arguments_of(row))
         for row in rows
@@ -188,5 +190,5 @@ def kernel_verb(
             measure(joined(input_cases(args, kernels(args), owners=owners)), args, **how)
         )
 
-    options = (option or kernel_option(family), *input_options(family))
-    return verb(family, MEASURE, help, run, examples, *options, measuring or measuring_options())
+    first, last = option or kernel_option(family), measuring or measuring_options()
+    return verb(family, MEASURE, help, run, examples, first, *input_options(family), last)

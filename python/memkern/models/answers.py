@@ -69,9 +69,11 @@ def most_of_a_core_GBps() -> float:
     """Return the largest bandwidth from memory that a core may have, by the published values."""
     from memkern.models.expected import LARGEST_OF_CORE
 
-    rows = reference.rows("published-figures")
-    of_cores = [row["value"] for row in rows if row["cores"] == 1 and row["unit"] == "GB/s"]
-    return LARGEST_OF_CORE * float(max(of_cores))
+    return LARGEST_OF_CORE * max(
+        float(row["value"])
+        for row in reference.rows("published-figures")
+        if row["cores"] == 1 and row["unit"] == "GB/s"
+    )
 
 
 # Figures of which there are published values, by kernel.

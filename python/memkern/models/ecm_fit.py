@@ -367,9 +367,11 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
             continue
         need_columns(record, "kernel", "time_min_s", "clock_GHz", "footprint_B")
         vectors = record["time_min_s"] * record["clock_GHz"] * 1e9 / per_vector
+        caches = data_caches(results.environments.get(str(record.get("environment_id")), {}))
+        sizes_B = {f"L{cache['level']}": float(cache["size_B"]) for cache in caches}
         loop = LoopTime(
             str(record["kernel"]),
-            level_of(record, list(transfers), _caches(results, record)),
+            level_of(record, list(transfers), sizes_B),
             {
                 level: Transfer(load_B / vectors, store_B / vectors)
                 for level, (load_B, store_B) in transfers.items()
@@ -427,12 +429,6 @@ def transfers_of(record: Mapping[str, Any]) -> dict[str, Transfer]:
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, (int, float, np.number)) else math.nan
-
-
-def _caches(results: ResultSet, record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the sizes of the data caches of a record's machine in bytes, by level."""
-    environment = results.environments.get(str(record.get("environment_id")), {})
-    return {f"L{cache['level']}": float(cache["size_B"]) for cache in data_caches(environment)}
 
 
 def level_of(record: Mapping[str, Any], levels: Sequence[str], sizes_B: Mapping[str, float]) -> str:
@@ -508,8 +504,8 @@ def judge_cores(found: EcmFit, results: ResultSet) -> tuple[JudgedCores, ...]:
     rates = domain_rates(results)
     if rates is None:
         return ()
-    cores, load_GBps, triad_GBps = rates
-    model = with_domain(found.model, load_GBps, triad_GBps, cores, 1)
+    cores = rates[0]
+    model = with_domain(found.model, *rates[1:], cores, 1)
     single = {row.loop.kernel: row for row in found.rows if row.loop.level == MEMORY}
     judged = []
     for record in results:
@@ -547,12 +543,11 @@ def with_domain(model: Ecm, load_GBps: float, triad_GBps: float, cores: int, dom
     InputError
         The loads alone would take longer than the triad.
     """
-    store = store_GBps(load_GBps, triad_GBps)
     *inner, memory = model.levels
     limited = dataclasses.replace(
         memory,
         domain_load_B=load_GBps / model.clock_GHz,
-        domain_store_B=store / model.clock_GHz,
+        domain_store_B=store_GBps(load_GBps, triad_GBps) / model.clock_GHz,
     )
     return dataclasses.replace(model, levels=(*inner, limited), cores=cores, domains=domains)
 

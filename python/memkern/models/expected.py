@@ -401,12 +401,8 @@ def _bandwidth(
     sockets = max(math.ceil(share), most_sockets)
     peak = sockets * candidate.peak * _USED.get(name, 1)
     shared = bool(machine.get("hypervisor")) or share < sockets
-    each = f"{'' if candidate.listed else 'up to '}{cores}"
-    of = (
-        f"of {each} cores of a socket"
-        if sockets == 1
-        else (f"cores of {sockets} sockets with {each} cores")
-    )
+    each = f"{'' if candidate.listed else 'up to '}{cores} cores"
+    of = f"of {each} of a socket" if sockets == 1 else f"cores of {sockets} sockets with {each}"
     what = f"{used} {of} of {candidate.label}"
     if not whole:
         return _computed(candidate, name, peak, shared, what)
@@ -490,6 +486,7 @@ def _bounds(
     Those of other models are scaled by channels and rate, if both are known.
     """
     alike = [s for s in sources if _factor(s, candidate, name, stores) == 1] or sources
+    most = candidate.peak * _USED.get(name, 1)
     found = []
     for source in alike:
         factor = _factor(source, candidate, name, stores)
@@ -498,24 +495,23 @@ def _bounds(
         if not own and peak > 0 and candidate.peak > 0:
             value *= candidate.peak / peak
         ends = (value, value * factor) if stores == NONTEMPORAL else (value / factor, value)
-        most = candidate.peak * _USED.get(name, 1)
         found.append(_Bound(ends[0], min(ends[1], most) if most > 0 else ends[1], source))
     return found
 
 
 def _factor(source: Source, candidate: _Candidate, name: str, stores: str) -> float:
     """Return by how much a value may change with the kind of stores; 1 if it is the same."""
-    if source.stores == stores or not candidate.reads_lines:
-        return 1.0
-    return _WITH_READS.get(name, 1.0)
+    alike = source.stores == stores or not candidate.reads_lines
+    return 1.0 if alike else _WITH_READS.get(name, 1.0)
 
 
 def _whole_sockets(sources: Sequence[Source]) -> list[Source]:
     """Return the figures of whole sockets, and of fewer cores if these were the fastest."""
-    fastest: dict[tuple[str, str], float] = {}
-    for source in sources:
-        key = source.processor, source.address
-        fastest[key] = max(source.per_socket, fastest.get(key, 0))
+    # Of each processor and address, the last and fastest one stays.
+    fastest = {
+        (source.processor, source.address): source.per_socket
+        for source in sorted(sources, key=lambda source: source.per_socket)
+    }
     return [
         source
         for source in sources

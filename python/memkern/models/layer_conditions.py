@@ -43,11 +43,11 @@ _SPINOR = 4 * 3
 _DIRECTIONS = "xyzt"
 
 
-def _four(values: Sequence[int], what: str) -> tuple[int, int, int, int]:
+def _four(values: Sequence[int], what: str, least: int = 1) -> tuple[int, int, int, int]:
     if len(values) != 4:
         raise InputError(f"{what} must be four integers, of x, y, z and t, not {len(values)}")
     x, y, z, t = (
-        integer(n, f"{what} in {direction}", 1)
+        integer(n, f"{what} in {direction}", least)
         for n, direction in zip(values, _DIRECTIONS, strict=True)
     )
     return x, y, z, t
@@ -140,7 +140,7 @@ class LayerConditions:
 
     def __post_init__(self) -> None:
         """Check every number."""
-        _check_blocks(self.blocks)
+        _four(self.blocks, "blocks", 0)
         _ = self._extents
         for what in ("ls", "s_cut", "value_B", "threads"):
             integer(getattr(self, what), what, 1)
@@ -189,7 +189,7 @@ class LayerConditions:
             value_B=value_B,
             write_factor=1 if record["variant"] == "nt" else 2,
             parity=record["parity"],
-            blocks=_check_blocks([sizes[d] for d in inner_first]),
+            blocks=_four([sizes[d] for d in inner_first], "blocks", 0),
         )
         workers = 1 if record.get("share_planes") else int(record["threads"])
         return replace(model, threads=min(workers, model._sites))
@@ -217,8 +217,7 @@ class LayerConditions:
                     f"the extent in {direction} must be a multiple of {cut * step}, for {cut} "
                     f"partitions and {self.parity} parity, not {length}"
                 )
-        x, y, z, t = (length // cut for length, cut in zip(whole, parts, strict=True))
-        return x, y, z, t
+        return _four([length // cut for length, cut in zip(whole, parts, strict=True)], "extents")
 
     @cached_property
     def _sites(self) -> int:
@@ -233,8 +232,8 @@ class LayerConditions:
     def _block(self) -> tuple[int, int, int, int]:
         """Extents of a block, or of the partition if blocks do not change the order."""
         whole = self._extents
-        x, y, z, t = (min(b or n, n) for b, n in zip(self.blocks, whole, strict=True))
-        return whole if (x, y, z) == whole[:3] else (x, y, z, t)
+        block = _four([min(b or n, n) for b, n in zip(self.blocks, whole, strict=True)], "blocks")
+        return whole if block[:3] == whole[:3] else block
 
     def _layer(self, inside: int) -> float:
         """Return the sites with a result in a layer of a block's innermost dimensions."""
@@ -356,10 +355,13 @@ class LayerConditions:
         dict of str to float
             By ``"s"``, ``"x"``, ``"y"``, ``"z"`` and ``"t"``, in bytes.
         """
-        d = 2 if self.layout == "RRII" else 1
-        scalar = self.layout == "scalar"
-        factors = (2, 2, 2, 2) if scalar else (8 * d, 8 * d, 8, 4)
-        found: dict[str, float] = {"s": 2880 if scalar else 11520}
+        # Of LC_s to LC_t.
+        least_B, *factors = {
+            "scalar": (2880, 2, 2, 2, 2),
+            "RIRI": (11520, 8, 8, 8, 4),
+            "RRII": (11520, 16, 16, 8, 4),
+        }[self.layout]
+        found: dict[str, float] = {"s": least_B}
         layer = self.ls
         for mu, (factor, k) in enumerate(zip(factors, (8, 7, 5, 3), strict=True)):
             found[_DIRECTIONS[mu]] = factor * layer * (72 / self.ls + 12 * k + 12) * 16
@@ -641,13 +643,6 @@ def _transfers(
         bypassed = model.write_factor == 1 and level != levels[-1]
         found[level] = Transfer(behind.load_B, 0.0 if bypassed else behind.store_B)
     return found
-
-
-def _check_blocks(blocks: Sequence[int]) -> tuple[int, int, int, int]:
-    if len(blocks) != 4:
-        raise InputError(f"blocks must be four integers, of x, y, z and t, not {len(blocks)}")
-    x, y, z, t = (integer(n, "blocks", 0) for n in blocks)
-    return x, y, z, t
 
 
 def _walk(model: LayerConditions, order: str, sharing: int) -> npt.NDArray[np.int64]:

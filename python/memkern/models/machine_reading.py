@@ -71,8 +71,8 @@ def load_machine(path: str | Path) -> MachineFile:
 def _check_levels(levels: Sequence[Level]) -> None:
     """Raise InputError unless the levels are caches followed by memory."""
     names = [level.name for level in levels]
-    caches = [f"L{number}" for number in range(1, 10)]
-    if names[-1:] != [MEMORY] or names[:-1] != [name for name in caches if name in names]:
+    caches = {f"L{number}" for number in range(1, 10)}
+    if names[-1:] != [MEMORY] or names[:-1] != sorted(caches & {*names}):
         raise InputError(
             f"levels must be caches such as L1 and L2, and then memory, not {shown(names)}"
         )

@@ -206,8 +206,12 @@ def memory_values(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Dat
     """
     each = _by_kernel(frame, thresholds, ["platform", "operation", "stores"])
     own = each.assign(other=each["kernel"] != each["operation"]).sort_values("other", kind="stable")
-    values = own.drop_duplicates(["platform", "operation", "stores"]).sort_index()
-    return values.drop(columns="other").reset_index(drop=True)
+    return (
+        own.drop_duplicates(["platform", "operation", "stores"])
+        .sort_index()
+        .drop(columns="other")
+        .reset_index(drop=True)
+    )
 
 
 def _by_kernel(
@@ -252,11 +256,9 @@ def contradictions(frame: DataFrame) -> dict[str, list[Record]]:
     dict of str to list of dict
         By sentence, the two records that contradict each other.
     """
-    needed = ("platform", "kernel", "variant", "footprint_B", _BANDWIDTH, "disturbed")
-    if not set(needed) <= set(frame):
+    if not {"platform", "kernel", "variant", "footprint_B", _BANDWIDTH, "disturbed"} <= set(frame):
         return {}
-    frame = frame[~frame["disturbed"].eq(True) & frame[_BANDWIDTH].gt(0)]
-    frame = frame.assign(disturbed=False)
+    frame = frame[~frame["disturbed"].eq(True) & frame[_BANDWIDTH].gt(0)].assign(disturbed=False)
     regular = frame[frame["kernel"].isin(_REGULAR) & frame["footprint_B"].gt(0)]
     found: dict[str, list[Record]] = {}
     if len(regular):

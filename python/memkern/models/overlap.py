@@ -118,8 +118,7 @@ class Overlap:
     def check(self, levels: Sequence[str]) -> None:
         """Raise InputError unless each transfer of these levels is in the hypothesis."""
         odd = {*self.transfers()} ^ {part for level in levels for part in _both(level)}
-        if odd:
-            first = min(odd)
+        for first in sorted(odd):
             fault = "has" if first in self.transfers() else "does not have"
             raise InputError(
                 f"the hypothesis {self} {fault} {first}: levels are {', '.join(levels)}"

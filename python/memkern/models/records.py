@@ -76,15 +76,13 @@ def points(records: Records) -> Points:
     if len(table.keys()) == 0:
         raise InputError("there is no record to fit")
     time = next((name for name in TIMES if name in table), TIMES[0])
-    for name in ("bytes_B", time):
+    for name, wanted in (("bytes_B", "bytes_B"), (time, " or ".join(TIMES))):
         if name not in table:
-            wanted = name if name == "bytes_B" else " or ".join(TIMES)
             there = ", ".join(map(str, table.keys()))
             raise InputError(f"the records have no column {wanted}, only {there}")
     sizes, times = _numbers(table["bytes_B"], "bytes_B"), _numbers(table[time], time)
     footprint = _numbers(table["footprint_B"], "footprint_B") if "footprint_B" in table else sizes
-    valid = _texts(table, "valid", len(sizes))
-    disturbed = _texts(table, "disturbed", len(sizes))
+    valid, disturbed = (_texts(table, name, len(sizes)) for name in ("valid", "disturbed"))
     for name, length in (
         (time, len(times)),
         ("footprint_B", len(footprint)),
@@ -203,7 +201,7 @@ def units_by_topology(environments: Mapping[str, Any]) -> dict[str, list[int]]:
         key: (environment.get("machine") or {}).get("units")
         for key, environment in environments.items()
     }
-    return {key: [int(unit) for unit in text.split(",")] for key, text in texts.items() if text}
+    return {key: [*map(int, text.split(","))] for key, text in texts.items() if text}
 
 
 def by_topology(units: Iterable[int], order: Sequence[int]) -> list[int]:
@@ -270,8 +268,10 @@ def device_cache_ends(frame: pd.DataFrame) -> list[tuple[str, float]]:
     known = {
         key: environment.get("devices") or {} for key, environment in environments_of(frame).items()
     }
-    rows = zip(frame["environment_id"], frame["device"], strict=True)
-    devices = [known.get(key, {}).get(device) or {} for key, device in rows]
+    devices = [
+        known.get(key, {}).get(device) or {}
+        for key, device in zip(frame["environment_id"], frame["device"], strict=True)
+    ]
     return next(([("L2", float(one["l2_B"]))] for one in devices if one.get("l2_B")), [])
 
 
@@ -375,7 +375,11 @@ def groups(results: ResultSet, by: Sequence[str] = ()) -> dict[str, ResultSet]:
         return {"all": results}
     # Raises an error that names a missing column.
     results.filter(**dict.fromkeys(by))
-    keys = [tuple(_equal(record[name]) for name in by) for record in results]
+    # None instead of NaN, which is not equal to itself.
+    keys = [
+        tuple(record[name] if record[name] == record[name] else None for name in by)
+        for record in results
+    ]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     group = np.array([numbers[key] for key in keys])
     split = {}
@@ -384,11 +388,6 @@ def groups(results: ResultSet, by: Sequence[str] = ()) -> dict[str, ResultSet]:
         name = _name(by, key, of_kernel) if ours else ", ".join(map(str, key))
         split[name] = results[group == number]
     return split
-
-
-def _equal(value: Any) -> Any:
-    """Return a value that is equal to itself: None instead of NaN."""
-    return value if value == value else None
 
 
 def _name(columns: Sequence[str], values: Sequence[Any], of_kernel: Sequence[Sequence[Any]]) -> str:

@@ -133,8 +133,9 @@ def ceilings(machine: MachineFile, cores: int = 1) -> dict[str, Ceiling]:
         found[level.name] = Ceiling(load, store)
         if copy is not None:
             # Half of the bytes of a copy are stored.
-            moved = Transfer(2.0 if allocates else 1.0, 1.0)
-            found[level.name] = found[level.name].with_copy(moved, 2 / copy / 1e9)
+            found[level.name] = found[level.name].with_copy(
+                Transfer(2.0 if allocates else 1.0, 1.0), 2 / copy / 1e9
+            )
     return found
 
 
@@ -258,8 +259,11 @@ def limit(
             "kernel or its version of memkern does not model them"
         )
     names = list(moved)
-    crossed = names[: names.index(at) + 1]
-    levels_s = {name: tops[name].seconds(moved[name]) for name in crossed if name in tops}
+    levels_s = {
+        name: tops[name].seconds(moved[name])
+        for name in names[: names.index(at) + 1]
+        if name in tops
+    }
     flops = _flops(record)
     if flops and not math.isnan(peak):
         levels_s["core"] = flops / peak / 1e9

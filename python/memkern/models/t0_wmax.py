@@ -344,13 +344,12 @@ def fit_t0_wmax(
     t0, slope = (float(value) for value in rows @ y)
     residuals = y - (t0 + slope * x)
     squares = float(weights @ residuals**2)
-    if weighting == "fitted":
-        variance = squares / (len(x) - 2) / weights
-    else:
-        variance = _hc3(x, rows, residuals)
+    of_weights = weighting == "fitted"
+    variance = squares / (len(x) - 2) / weights if of_weights else _hc3(x, rows, residuals)
     covariance = (rows * variance) @ rows.T
     about_mean = float(weights @ (y - np.average(y, weights=weights)) ** 2)
 
+    entry_B = x / entries[kept]
     remarks = [_UNWEIGHTED] * (weighting == "none")
     if disturbed:
         remarks.append(f"{disturbed} disturbed record{'s' * (disturbed > 1)} left out of the fit")
@@ -379,14 +378,10 @@ def fit_t0_wmax(
         weighting=weighting,
         left_out=int(np.count_nonzero(~kept)),
         left_out_B=limit,
-        entry_B=_entry_B(x, entries[kept]),
+        entry_B=float(entry_B[0])
+        if np.allclose(entry_B, entry_B[0], rtol=1e-9, atol=0)
+        else math.nan,
     )
-
-
-def _entry_B(sizes: Floats, entries: Floats) -> float:
-    """Return the bytes of an entry, NaN if not all points have equally many."""
-    each = sizes / entries
-    return float(each[0]) if np.allclose(each, each[0], rtol=1e-9, atol=0) else math.nan
 
 
 def _with_interval(name: str, value: float, ends: Iterable[float], unit: str) -> str:

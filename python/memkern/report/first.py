@@ -293,8 +293,11 @@ def next_sentence(
             f"memkern doctor found this machine {unfit[0]}: run it again, remove what it lists, "
             "and measure again."
         )
-    low = (figure for figure in figures if 0 < figure.share < _LOW_SHARE)
-    worst = min(low, key=lambda figure: figure.share, default=None)
+    worst = min(
+        (figure for figure in figures if 0 < figure.share < _LOW_SHARE),
+        key=lambda figure: figure.share,
+        default=None,
+    )
     if worst is not None:
         return (
             f"{worst.title} reaches {percent(worst.share)} of its limit: its figure below shows at "

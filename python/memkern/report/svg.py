@@ -88,8 +88,11 @@ def inline(fig: Figure, name: str, title: str) -> Inline:
     for parent in list(root.iter()):
         for part in [part for part in parent if part.tag.endswith(("}metadata", "}style"))]:
             parent.remove(part)
-    text = ElementTree.tostring(root, encoding="unicode")
-    return Inline(Markup(text), series if len(series) > 1 else [], _data([d for _, d in lines]))
+    return Inline(
+        Markup(ElementTree.tostring(root, encoding="unicode")),
+        series if len(series) > 1 else [],
+        _data([d for _, d in lines]),
+    )
 
 
 def _add_tooltips(group: ElementTree.Element, drawn: Drawn) -> None:

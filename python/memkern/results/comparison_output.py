@@ -112,8 +112,9 @@ def junit(frame: DataFrame) -> bytes:
         suites, "testsuite", name="memkern compare", tests=str(len(frame))
     )
     header, cells = _cells(frame)
-    rows = zip(frame["case"], frame["verdict"], frame["gate"], strict=True)
-    for row, (case, verdict, found) in enumerate(rows):
+    for row, (case, verdict, found) in enumerate(
+        zip(frame["case"], frame["verdict"], frame["gate"], strict=True)
+    ):
         test = ElementTree.SubElement(suite, "testcase", classname=case.split()[0], name=case)
         details = ", ".join(f"{name} {cell}" for name, cell in zip(header, cells[row], strict=True))
         outcome = "error" if verdict in _ERRORS else _OUTCOMES[found]

@@ -201,9 +201,8 @@ class _Slurm(_Executor):
         # sacct, which submitit asks, needs a database that many clusters lack.
         command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
         found = subprocess.run(command, capture_output=True, text=True)
-        known = set(found.stdout.split())
         # If Slurm does not answer, jobs count as alive.
-        return [job for job in jobs if found.returncode or job.job_id in known]
+        return [job for job in jobs if found.returncode or job.job_id in set(found.stdout.split())]
 
     def interrupt(self, jobs: Collection[Any]) -> None:
         numbers = " ".join(dict.fromkeys(job.job_id.partition("_")[0] for job in jobs))

@@ -404,11 +404,13 @@ class _System:
         after = read_counters(_ROOT)
         busy = grown(self._before, after, ["busy_ticks"])
         busy_s = math.nan if busy is None else busy / os.sysconf("SC_CLK_TCK")
-        units = machine["machine"]["threads"] or len(os.sched_getaffinity(0))
         return [
             *health.findings(machine, self._before, after),
             health.timer(_memkern.clock_tick(), self._launch_s),
             run_queue_delays(_memkern.run_queue_delays_known()),
             other_programs(self._activity, (busy_s - own_s) / elapsed_s),
-            steal_time(stolen_s / (elapsed_s * units)),
+            steal_time(
+                stolen_s
+                / (elapsed_s * (machine["machine"]["threads"] or len(os.sched_getaffinity(0))))
+            ),
         ]

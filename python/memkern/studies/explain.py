@@ -148,9 +148,15 @@ def _trials(base: Case, experiments: Iterable[Experiment], setting: Setting) -> 
 
 def _outcome(trial: Trial) -> Tried:
     one, (effect, half) = trial.subject, trial.estimate()
-    rounds = len(trial.placements)
     return Tried(
-        one.name, one.role, one.cause, one.within, one.option, math.exp(effect), half, rounds
+        one.name,
+        one.role,
+        one.cause,
+        one.within,
+        one.option,
+        math.exp(effect),
+        half,
+        len(trial.placements),
     )
 
 

@@ -189,8 +189,13 @@ def compare_runs(  # noqa: C901, PLR0913
         remarks.append("interrupted: cases without a verdict have fewer pairs than requested")
     elif time.perf_counter() > end_s:
         remarks.append(f"cases without a verdict have the pairs that {time_s:g} s sufficed for")
-    versions = (version_of(about[0]["build"]), version_of(about[1]["build"]))
-    found = table(cases, "pairs", compared, remarks, versions)
+    found = table(
+        cases,
+        "pairs",
+        compared,
+        remarks,
+        (version_of(about[0]["build"]), version_of(about[1]["build"])),
+    )
     found.attrs["interrupted"] = family.interrupted
     return found
 

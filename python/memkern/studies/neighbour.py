@@ -60,8 +60,10 @@ def absent_s(threads: int) -> dict[str, float]:
     if not _memkern.run_queue_delays_known():
         return {"": time.perf_counter() - time.process_time() / threads}
     # Nanoseconds on a processor, nanoseconds of waiting for one, and time slices.
-    files = Path("/proc/self/task").glob("*/schedstat")
-    return {file.parent.name: int(file.read_text("ascii").split()[1]) / 1e9 for file in files}
+    return {
+        file.parent.name: int(file.read_text("ascii").split()[1]) / 1e9
+        for file in Path("/proc/self/task").glob("*/schedstat")
+    }
 
 
 def main() -> int:

@@ -197,8 +197,11 @@ class _Search:
                 if self._known[one].valid and one not in trials:
                     record = self._known[one].record
                     base = self._known[next(iter(trials), one)].record
-                    own = math.log(record["time_min_s"] / base["time_min_s"])
-                    trials[one] = Trial(as_measured(case, record), values, guess=own)
+                    trials[one] = Trial(
+                        as_measured(case, record),
+                        values,
+                        guess=math.log(record["time_min_s"] / base["time_min_s"]),
+                    )
         return [*trials.values()]
 
     def step(self, name_and_choices: tuple[str, Sequence[Choice]]) -> bool:
