@@ -9,7 +9,8 @@ from checking import refused
 from in_turns import beside_one, results
 
 import memkern as mk
-from memkern.results.slowdowns import ENTRIES, entry, label_of, with_half_width
+from memkern.results.comparison import label_of
+from memkern.results.slowdowns import ENTRIES, entry, with_half_width
 from memkern.statistics import ratio_interval
 
 

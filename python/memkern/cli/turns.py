@@ -117,7 +117,8 @@ _Row = Mapping[Any, Any]
 
 
 def _corun(args: argparse.Namespace) -> int:
-    from memkern.results.slowdowns import ENTRIES, entry, label_of
+    from memkern.results.comparison import label_of
+    from memkern.results.slowdowns import ENTRIES, entry
     from memkern.studies import corun
 
     refuse(args, "beside neighbours: --units names the processing units", pin=None)

@@ -305,11 +305,10 @@ def is_disturbed(record: Mapping[str, Any]) -> bool:
 
 def time_s(record: Mapping[str, Any]) -> float | None:
     """Return a record's median time, or the time by its bandwidth; None if it has neither."""
-    seconds = number(record, "time_median_s")
-    if seconds is None:
-        bandwidth, moved = number(record, "bandwidth_median_GBps"), number(record, "bytes_B")
-        seconds = moved / bandwidth / 1e9 if bandwidth and moved else None
-    return seconds
+    if seconds := number(record, "time_median_s"):
+        return seconds
+    bandwidth, moved = number(record, "bandwidth_median_GBps"), number(record, "bytes_B")
+    return moved / bandwidth / 1e9 if bandwidth and moved else None
 
 
 def work_of(record: Mapping[str, Any]) -> dict[str, float]:
@@ -372,14 +371,17 @@ def _versions(environments: Iterable[Mapping[str, Any]]) -> str:
     return ", ".join(sorted({version_of(found.get("build") or {}) for found in environments}))
 
 
+def label_of(kernel: object, definition: object = "", name: object = "") -> str:
+    """Return the label of a case: its kernel, and its name if it has one."""
+    which = f"@{definition}" if isinstance(definition, str) and definition else ""
+    return f"{kernel}{which}" + (f" {name}" if isinstance(name, str) and name else "")
+
+
 def short_name(identity: Mapping[str, Any], columns: Iterable[str]) -> str:
     """Return a case's kernel, label and the given columns, in one line."""
-    kernel = str(identity.get("kernel"))
-    if definition := _value(identity, "definition"):
-        kernel += f"@{definition}"
-    label = _value(identity, "name")
-    words = [kernel, *([str(label)] if label else [])]
-    return " ".join([*words, *_words({c: identity.get(c) for c in sorted(columns) if c != "name"})])
+    kernel = label_of(identity.get("kernel"), identity.get("definition"), identity.get("name"))
+    words = _words({c: identity.get(c) for c in sorted(columns) if c != "name"})
+    return " ".join([kernel, *words])
 
 
 def _words(columns: Mapping[str, Any]) -> list[str]:
@@ -407,10 +409,9 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
         case.verdict = why_b if of_a else why_a
         return
     clean = (of_a, of_b)
-    case.work = (work_of(clean[0][0]), work_of(clean[1][0]))
-    suffix = case.quantity.suffix
+    case.work = (work_of(of_a[0]), work_of(of_b[0]))
     sides = [
-        _spread(records, math.log(work[suffix]))
+        _spread(records, math.log(work[case.quantity.suffix]))
         for records, work in zip(clean, case.work, strict=True)
     ]
     case.times = (sides[0][0], sides[1][0])
@@ -428,8 +429,7 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
 def exchange_ns(records: Sequence[Mapping[str, Any]]) -> float:
     """Return the median time of an exchange in the state of records; NaN if it is unknown."""
     known = [number(record, "exchange_ns") for record in records if _value(record, "states")]
-    values = [value for value in known if value is not None]
-    return median(values) if values else math.nan
+    return median([*filter(None, known)]) if any(known) else math.nan
 
 
 def differ(*exchanges: float) -> bool:

@@ -274,10 +274,11 @@ def babelstream(results: ResultSet) -> str:
     for record in results:
         function = _FUNCTIONS.get(str(record.get("kernel")))
         if function and math.isfinite(record["time_min_s"]):
-            times = (record["time_min_s"], record["time_max_s"], record["time_mean_s"])
-            rate = record["bytes_B"] / record["time_min_s"] / 1e6
-            size = _ELEMENT_B[record["dtype"]]
-            cells = (function, record["samples"], record["elements"], size, rate, *times)
+            cells = (
+                *(function, record["samples"], record["elements"], _ELEMENT_B[record["dtype"]]),
+                record["bytes_B"] / record["time_min_s"] / 1e6,
+                *(record["time_min_s"], record["time_max_s"], record["time_mean_s"]),
+            )
             rows.append(",".join(map(str, cells)))
     if len(rows) == 1:
         raise InputError(f"BabelStream's format has records of {', '.join(_FUNCTIONS)}: none given")

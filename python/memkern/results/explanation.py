@@ -171,16 +171,17 @@ class Explanation:
     @property
     def advice(self) -> list[Tried]:
         """The options that make the case faster, by their gain."""
-        found = sorted((one for one in self.tried if one.helps), key=lambda one: one.ratio)
-        options = [one.option for one in found]
-        return [one for k, one in enumerate(found) if one.option not in options[:k]]
+        found = sorted((one for one in self.tried if one.helps), key=lambda one: -one.ratio)
+        best = {one.option: one for one in found}
+        return sorted(best.values(), key=lambda one: one.ratio)
 
     @property
     def sentences(self) -> list[str]:
         """The sentences of the explanation: levels, causes, limit, and what to try."""
-        return [
-            *filter(None, (self._frame(), self._why(), self._limit(), self._try(), self._out()))
-        ]
+        left_out = (
+            f"not tried for lack of time: {', '.join(self.left_out)}" if self.left_out else ""
+        )
+        return [*filter(None, (self._frame(), self._why(), self._limit(), self._try(), left_out))]
 
     def __str__(self) -> str:
         """Return the sentences and the table of the experiments."""
@@ -211,17 +212,15 @@ class Explanation:
         return where and f"of {self.unit_s * scale:.3g} {unit} {self.unit}, {where}"
 
     def _why(self) -> str:
-        cause, _ = self.first
-        texts = []
-        for one in self.causes[:_CAUSES]:
-            texts.append(
-                f"{_share(one)} of the time is {one.cause}"
-                if one.role == LEFT
-                else f"without {one.cause} it takes {_share(one)} less"
-            )
-        if cause == UNEXPLAINED:
+        texts = [
+            f"{_share(one)} of the time is {one.cause}"
+            if one.role == LEFT
+            else f"without {one.cause} it takes {_share(one)} less"
+            for one in self.causes[:_CAUSES]
+        ]
+        if self.first[0] == UNEXPLAINED:
             least = f"nothing that was tried explains more than {100 * _FIRST:.0f} % of the time"
-            return "; ".join([f"{UNEXPLAINED}: {least}", *texts])
+            texts = [f"{UNEXPLAINED}: {least}", *texts]
         return "; ".join(texts)
 
     def _limit(self) -> str:
@@ -239,9 +238,6 @@ class Explanation:
             for one in self.advice
         ]
         return f"try {'; '.join(known)} (measured)" if known else "nothing that was tried is faster"
-
-    def _out(self) -> str:
-        return (self.left_out and f"not tried for lack of time: {', '.join(self.left_out)}") or ""
 
 
 def _share(one: Tried) -> str:

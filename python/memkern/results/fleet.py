@@ -95,7 +95,7 @@ def of_files(paths: Iterable[str | Path]) -> ResultSet:
     """
     known: dict[str, Path] = {}
     found = []
-    for path in sources([Path(path) for path in paths]):
+    for path in sources([*map(Path, paths)]):
         results = load(path)
         records = [record | {NODE: _text(record, NODE) or path.stem} for record in results]
         for node in {record[NODE] for record in records}:
@@ -392,12 +392,10 @@ def _rows(tested: Sequence[_Tested], slowdown: float) -> list[dict[str, Any]]:
             far = max(reach(x, own.sd, level), math.log1p(LEAST_EFFECT))
             row["low"], row["high"] = sorted((of(middle - far), of(middle + far)))
             row |= {"least_slowdown": math.expm1(far), "spread": math.expm1(_spread(x))}
-            outside = corrected <= ALPHA and abs(own.time - middle) > math.log1p(LEAST_EFFECT)
-            verdict = (SLOWER if own.time > middle else FASTER) if outside else INSIDE
-            row |= {
-                "verdict": verdict,
-                "gate": gate(verdict, own.time - middle, far, slowdown) if outside else PASSED,
-            }
+            row |= {"verdict": INSIDE, "gate": PASSED}
+            if corrected <= ALPHA and abs(own.time - middle) > math.log1p(LEAST_EFFECT):
+                row["verdict"] = SLOWER if own.time > middle else FASTER
+                row["gate"] = gate(row["verdict"], own.time - middle, far, slowdown)
         rows.append(row)
     return rows
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.formats.resultset import need_columns, table_of
 from memkern.machine.environment import machine_label
-from memkern.results.comparison import quantity_of, time_s, work_of
-from memkern.results.slowdowns import Pair, Record, compare_turns, label_of
+from memkern.results.comparison import label_of, quantity_of, time_s, work_of
+from memkern.results.slowdowns import Pair, Record, compare_turns
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.formats.resultset import need_columns, table_of
-from memkern.results.comparison import is_disturbed, quantity_of, time_s, work_of
+from memkern.results.comparison import is_disturbed, label_of, quantity_of, time_s, work_of
 from memkern.statistics import ASYMMETRIC, ratio_interval
 
 if TYPE_CHECKING:
@@ -81,12 +81,6 @@ def compare_turns(pairs: Sequence[Pair], level: float) -> Turns:
     return Turns(
         found.ratio, low, high, len(quiet), disturbed, np.log([first, second]).mean(axis=1)
     )
-
-
-def label_of(kernel: object, definition: object = "", name: object = "") -> str:
-    """Return the label of a case: its kernel, and its name if it has one."""
-    which = f"@{definition}" if isinstance(definition, str) and definition else ""
-    return f"{kernel}{which}" + (f" {name}" if isinstance(name, str) and name else "")
 
 
 def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:

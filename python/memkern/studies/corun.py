@@ -42,7 +42,7 @@ from memkern.machine.environment import cpu_list
 from memkern.machine.topology import physical_cores
 from memkern.progress import announce
 from memkern.progress import bar as progress_bar
-from memkern.results.slowdowns import label_of
+from memkern.results.comparison import label_of
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.studies.workers import WorkerProcess

@@ -36,6 +36,7 @@ from memkern.machine.environment import read_steal_s
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import BAD, BASELINE, NOTE, STATES, UNKNOWN, Finding
 from memkern.machine.kernel_counters import grown, read_counters
+from memkern.models.records import processors
 from memkern.progress import announce
 from memkern.spec.registry import case as kernel_case
 from memkern.studies.doctor_findings import (
@@ -189,24 +190,26 @@ def doctor(
     """
     plan = _QUICK if quick else _WHOLE
     begin = time.perf_counter()
-    end = begin + plan.total_s
+    share = progress or (lambda _: None)
 
     def tell() -> None:
-        if progress is not None:
-            progress(min((time.perf_counter() - begin) / (end - begin), 1.0))
+        share(min((time.perf_counter() - begin) / (plan.total_s or 1.0), 1.0))
 
     machine = machine_environment()
     earlier = None if baseline is None else load(baseline)
     if earlier is not None:
         _check_machine(baseline, earlier, machine)
     runs, refused, too_large = _build(plan, earlier)
-    if earlier is not None and not too_large:
-        _check_cases(baseline, earlier, runs)
+    if earlier is not None and not too_large and not _known(earlier, runs):
+        raise InputError(
+            f"{baseline} has no case of this check: a baseline is a file that memkern doctor -o "
+            "wrote on this machine, with --quick if this check has it"
+        )
     cards = _cards()
     system, watch = _System(), CoreWatch()
     about_s = plan.watch_s + expected_s(run.case for run in runs.values())
     announce("checking this machine", min(about_s, plan.total_s))
-    interrupted = _measure(plan, end, runs, refused, watch, tell)
+    interrupted = _measure(plan, begin + plan.total_s, runs, refused, watch, tell)
     done = {kernel: calibrated(run, machine) for kernel, run in runs.items() if run.placements}
     results = to_result_set(list(done.values()), interrupted)
     found = [
@@ -226,8 +229,7 @@ def doctor(
         record["doctor"] = summary
     if not interrupted:
         this_host().keep_health(summary)
-    if progress is not None:
-        progress(1.0)
+    share(1.0)
     return Health(
         health.judgement(found), tuple(found), results, seconds=time.perf_counter() - begin
     )
@@ -247,9 +249,7 @@ def _cards() -> list[Finding]:
 
 def _check_machine(path: Any, earlier: ResultSet, machine: Mapping[str, Any]) -> None:
     """Raise InputError if records were measured on another processor."""
-    here = machine["machine"]["model"]
-    found = [(there.get("machine") or {}).get("model") for there in earlier.environments.values()]
-    others = [model for model in found if model]
+    here, others = machine["machine"]["model"], processors(earlier)
     if here and others and here not in others:
         raise InputError(
             f"{path} was measured on another machine ({others[0]}, this is {here}): a baseline is "
@@ -265,15 +265,6 @@ def _known(earlier: ResultSet, runs: Mapping[str, CaseRun]) -> int:
         any(all(record.get(name) == value for name, value in case.items()) for record in earlier)
         for case in wanted
     )
-
-
-def _check_cases(path: Any, earlier: ResultSet, runs: Mapping[str, CaseRun]) -> None:
-    """Raise InputError if no case of this check is in the records."""
-    if not _known(earlier, runs):
-        raise InputError(
-            f"{path} has no case of this check: a baseline is a file that memkern doctor -o wrote "
-            "on this machine, with --quick if this check has it"
-        )
 
 
 # Cases

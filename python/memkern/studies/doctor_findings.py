@@ -194,10 +194,12 @@ def next_runs(machine: Mapping[str, Any], shared: bool) -> Finding:
             for level, distances in known.items()
         ]
         told.append(f"{', '.join(parts)} by {workers}")
-    text = f"shortest times of the next runs will be within {' and '.join(told)}"
-    state = NOTE if shared else GOOD
-    advice = "trust ratios within a command (tune, compare --self) further than single values"
-    return Finding(_NEXT_RUNS, state, text, "" if state == GOOD else advice)
+    return Finding(
+        _NEXT_RUNS,
+        NOTE if shared else GOOD,
+        f"shortest times of the next runs will be within {' and '.join(told)}",
+        "trust ratios within a command (tune, compare --self) further than single values" * shared,
+    )
 
 
 def run_queue_delays(known: bool) -> Finding:
@@ -205,8 +207,10 @@ def run_queue_delays(known: bool) -> Finding:
     subject = "run-queue delay"
     if known:
         return Finding(subject, GOOD, "the system reports how long threads wait for a processor")
-    advice = "use a kernel with CONFIG_SCHED_INFO, and in a container its own /proc"
-    return Finding(subject, UNKNOWN, DELAYS_UNKNOWN, advice)
+    return Finding(
+        *(subject, UNKNOWN, DELAYS_UNKNOWN),
+        "use a kernel with CONFIG_SCHED_INFO, and in a container its own /proc",
+    )
 
 
 def other_programs(activity: Activity, processors: float) -> Finding:
@@ -228,8 +232,8 @@ def other_programs(activity: Activity, processors: float) -> Finding:
         words.append(f"other programs used {max(processors, 0.0):.2f} processors on average")
     text = "; ".join(words) or "nothing else was seen, but the system does not report its load"
     stop = "stop them (top shows them), or wait until they end with --wait-quiet 600"
-    advice = health.SHOW_FILES if state == UNKNOWN else stop
-    return Finding("other programs", state, text, "" if state == GOOD else advice)
+    advice = {GOOD: "", UNKNOWN: health.SHOW_FILES}.get(state, stop)
+    return Finding("other programs", state, text, advice)
 
 
 def steal_time(share: float) -> Finding:
@@ -268,8 +272,8 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
         return Finding(subject, BAD, text, "check again when nothing else runs")
     sd = record["placement_sd"]
     if sd != sd:
-        text += ", placed once, so that its spread is unknown"
-        return Finding(subject, UNKNOWN, text, _AGAIN)
+        unknown = f"{text}, placed once, so that its spread is unknown"
+        return Finding(subject, UNKNOWN, unknown, _AGAIN)
     state = graded(sd, _SPREAD, math.inf)
     text += f", {sd:.1%} standard deviation over {record['placements']} placements in memory"
     advice = "look for programs that come and go, and measure with more --placements"
@@ -347,8 +351,12 @@ def share_of_peak(
     if shown[0]["disturbed"]:
         return Finding(_PEAK, UNKNOWN, f"{text}, but their samples were disturbed", _AGAIN)
     if share > 1:
-        text += ": the channels are miscounted, or caches hold data"
-        return Finding(_PEAK, UNKNOWN, text, "compare with the specification of the board")
+        return Finding(
+            _PEAK,
+            UNKNOWN,
+            f"{text}: the channels are miscounted, or caches hold data",
+            "compare with the specification of the board",
+        )
     if share >= _LEAST_OF_PEAK:
         return Finding(_PEAK, GOOD, text)
     return Finding(
@@ -445,5 +453,6 @@ def against(earlier: ResultSet, results: ResultSet) -> Finding:
             "check again; if it remains slower, compare settings, clock, temperature and memory "
             "errors (ras-mc-ctl, mcelog) with a host that is as fast as before",
         )
-    judged = frame["verdict"].isin((FASTER, SAME, INSIDE)).any()
-    return Finding(BASELINE, GOOD, text) if judged else Finding(BASELINE, UNKNOWN, text, _AGAIN)
+    if frame["verdict"].isin((FASTER, SAME, INSIDE)).any():
+        return Finding(BASELINE, GOOD, text)
+    return Finding(BASELINE, UNKNOWN, text, _AGAIN)

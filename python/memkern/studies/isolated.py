@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import cloudpickle
+
 from memkern.errors import DeviceError, InputError, warn
 from memkern.formats import load
 from memkern.isolating import ended_by, enter, limit
@@ -60,8 +62,6 @@ def call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
 def _call(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Call a function in the process (see `call`)."""
-    import cloudpickle
-
     request = (function.__module__, function.__qualname__, args, options)
     if not _workers:
         _workers.append(WorkerProcess("runs own kernels", __name__, session=True))
@@ -94,8 +94,6 @@ def _text(content: bytes) -> str:
 
 def serve(requests: Iterable[bytes], answer: Answer) -> None:
     """Answer requests until there are no more."""
-    import cloudpickle
-
     for line in requests:
         text = json.loads(line)["call"]
         with warnings.catch_warnings(record=True) as caught:

@@ -71,9 +71,7 @@ class Known:
 def _touch_pages() -> float:
     with mmap.mmap(-1, _PAGES * mmap.PAGESIZE) as memory:
         memory.madvise(mmap.MADV_NOHUGEPAGE)
-        pages = np.frombuffer(memory, dtype=np.uint8)
-        pages[:: mmap.PAGESIZE] = 1
-        del pages
+        np.frombuffer(memory, dtype=np.uint8)[:: mmap.PAGESIZE] = 1
     return _PAGES
 
 
@@ -128,22 +126,22 @@ def _of_system(names: Names) -> Iterator[Known]:
 def _by_system() -> list[str]:
     """Return the events of the system that this thread can cause a known number of times."""
     units = os.sched_getaffinity(0)
-    movable = len(units) > 1
-    if movable:
-        try:
-            os.sched_setaffinity(0, units)
-        except OSError:  # a filter of system calls refuses it
-            movable = False
-    return [name for name in _WORK if movable or name != "cpu-migrations"]
+    try:
+        os.sched_setaffinity(0, units)
+    except OSError:  # a filter of system calls refuses it
+        units = set()
+    return [name for name in _WORK if len(units) > 1 or name != "cpu-migrations"]
 
 
 def _of_processor(names: Names) -> Iterator[Known]:
     """Yield the counts of events for quantities of the table."""
     caches = data_caches(machine_environment())
     sizes = {f"L{c['level']}": max(c["size_B"], c["system_B"]) for c in caches}
-    last_B = max(sizes.values(), default=2**25)
-    in_front = {"L2": sizes.get("L1", 2**15), "L3": sizes.get("L2", 2**20), "memory": last_B}
-    for boundary, below_B in in_front.items():
+    for boundary, below_B in (
+        ("L2", sizes.get("L1", 2**15)),
+        ("L3", sizes.get("L2", 2**20)),
+        ("memory", max(sizes.values(), default=2**25)),
+    ):
         # Four times the caches that must not hold the arrays, and within the next cache.
         size_B = small.cut(4 * below_B, 2**16)
         for kernel, ways in _LOOPS.items():
@@ -172,10 +170,9 @@ def _every() -> Names:
     names = [*_by_system(), *events.quantities(counting.ROOT)]
     found = {name: [name] for name in names if not counting.event_here(name)[1]}
     if not found:
-        first = next(iter(_WORK))
         raise InputError(
             "no event with a known true count can be counted here: "
-            f"{first}: {counting.event_here(first)[1]}"
+            f"page-faults: {counting.event_here('page-faults')[1]}"
         )
     return found
 

@@ -139,13 +139,12 @@ def measure_machine(
         key: 8 * int(run.placements[-1].obtained["vector_B"] or 0)
         for key, run in placed.runs.items()
     }
-    missing = tuple(
-        f"{key.what} {', '.join(map(str, key.values))}: {why}"
-        for key, why in {**placed.refused, **too_large}.items()
-    )
     return MeasuredMachine(
         to_result_set(list(done.values()), placed.interrupted),
-        missing,
+        tuple(
+            f"{key.what} {', '.join(map(str, key.values))}: {why}"
+            for key, why in {**placed.refused, **too_large}.items()
+        ),
         _machine(environment, levels, cores, done, bits),
     )
 
@@ -253,9 +252,11 @@ def instruction_cases(
     """
     for isa in isas:
         one_of(isa, "isa", supported_isas())
-    # Single values with the widest instruction set, which has the others' instructions as well.
-    ways = [("scalar", next(iter(isas), "best"))]
-    ways += [("simd", isa) for isa in isas or supported_isas()]
+    ways = [
+        # Single values with the widest instruction set, which has the others' instructions as well.
+        ("scalar", next(iter(isas), "best")),
+        *(("simd", isa) for isa in isas or supported_isas()),
+    ]
     built = {
         way: [word.split("/") for word in sorted(template_variants(_INSTRUCTIONS, way[1], way[0]))]
         for way in ways
@@ -449,15 +450,15 @@ def _bandwidth_rows(done: _Done) -> list[Bandwidth]:
     rows = []
     parts = _records_of(done, "part")
     for values, record in _records_of(done, "bandwidth").items():
-        amount, time = record["bytes_B"], time_of(record)
-        disturbed = bool(record["disturbed"])
+        amount, time, both = record["bytes_B"], time_of(record), [record]
         if (part := parts.get(values)) is not None:
             # In L1 the start and end of an invocation take as long as many bytes.
             amount -= part["bytes_B"]
             time = _difference(time, time_of(part))
-            disturbed = disturbed or bool(part["disturbed"])
+            both.append(part)
         if time.value > 0:
             rate = _rate(amount / 1e9, time)
+            disturbed = any(one["disturbed"] for one in both)
             per_cycle = rate.scaled(1 / record["clock_GHz"])
             level, operation, stores, cores = values
             rows.append(Bandwidth(level, operation, stores, cores, per_cycle, rate, disturbed))
@@ -472,11 +473,9 @@ def saturating_cores(rates: Mapping[int, float]) -> int | None:
     rates : mapping of int to float
         Bandwidth by number of cores that share an instance of a cache or a domain, up to all.
     """
-    if len(rates) < 2:
-        return None
-    most = max(rates.values())
-    needed = min(count for count, rate in rates.items() if rate >= _SATURATED * most)
-    return needed if needed < max(rates) else None
+    most = _SATURATED * max(rates.values(), default=0.0)
+    needed = min((count for count, rate in rates.items() if rate >= most), default=0)
+    return needed if needed < max(rates, default=0) else None
 
 
 def _level(level: CacheLevel, done: _Done, bandwidths: Sequence[Bandwidth]) -> Level:
@@ -546,9 +545,9 @@ def _cost_rows(done: _Done) -> list[Cost]:
             rows.append(Cost("launch", key.values[0], time_of(measured.record, 1e9)))
         elif key.what == "work" and key.values[0] != "free":
             repetition, count = key.values
-            name = "spinning barrier" if repetition == "spin" else "barrier"
             if without := done.get(_Key("work", ("free", count))):
                 both = [time_of(m.record, 1e9) for m in (measured, without)]
+                name = "spinning " * (repetition == "spin") + "barrier"
                 rows.append(Cost(name, count, _difference(*both)))
     return rows
 

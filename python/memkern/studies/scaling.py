@@ -23,8 +23,8 @@ from memkern.formats.store import Sink, open_output
 from memkern.formats.values import Record
 from memkern.progress import announce
 from memkern.progress import bar as progress_bar
+from memkern.results.comparison import label_of
 from memkern.results.scaling import MODES, STRONG
-from memkern.results.slowdowns import label_of
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.columns import in_order
@@ -181,8 +181,9 @@ def scaling(  # noqa: PLR0913
     def launch_of(turn_and_launch: tuple[int, _Launch]) -> None:
         nonlocal finished
         turn, launch = turn_and_launch
-        ids = [launch.case_id(case) for case in launch.cases]
-        if sink is None or not all(sink.store.find(case_id, turn) for case_id in ids):
+        if sink is None or not all(
+            sink.store.find(launch.case_id(case), turn) for case in launch.cases
+        ):
             found = _measured(launch, turn, start, folder)
             if sink is None:
                 results.done += found
@@ -269,8 +270,8 @@ def _built(case: Case, threads: int) -> Case:
     """Build a case again for a number of workers; its request has all of its options."""
     knobs = {name: getattr(case.knobs, name) for name, _, _ in declared(Knobs)}
     stop = {name: getattr(case.stop, name) for name, _, _ in declared(Stop)}
-    others = {"dtype": case.dtype, "name": case.labels.get("name", ""), "threads": threads}
-    return registry.case(case.spec.kernel, **{**(case.request or {}), **knobs, **stop, **others})
+    request = {**(case.request or {}), **knobs, **stop, "name": case.labels.get("name", "")}
+    return registry.case(case.spec.kernel, **request | {"dtype": case.dtype, "threads": threads})
 
 
 def _sweep_file(requests: Sequence[Mapping[str, Any]]) -> str:
@@ -295,8 +296,8 @@ def _measured(launch: _Launch, turn: int, start: Launcher, folder: Path | None) 
         requests = launch.requests()
         sweep.write_text(_sweep_file(requests), encoding="utf-8")
         words = ["memkern", "sweep", str(sweep), "-o", str(results), "-q", "--comm", launch.comm]
-        command = start.command(launch.ranks, launch.threads, launch.bind)
-        code, output = run([*command, *started.python_command(*words)])
+        ranks = start.command(launch.ranks, launch.threads, launch.bind)
+        code, output = run([*ranks, *started.python_command(*words)])
         found = load(results) if results.exists() else ResultSet()
     names = {str(record["name"]) for record in found}
     if code not in (0, 1) or names != {request["name"] for request in requests}:
