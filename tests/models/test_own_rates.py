@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memkern.models.own_rates import own_rates
+from memkern.models.answers import own_rates
 
 ENVIRONMENT = {"machine": {"cores": 2}}
 

@@ -13,8 +13,7 @@ import memkern as mk
 from memkern.errors import InputError
 from memkern.results.ratios import ratio, turns_of
 from memkern.studies import turns
-from memkern.studies.ratios import add_turns
-from memkern.studies.turns import Trial, take_turns
+from memkern.studies.turns import Trial, add_turns, take_turns
 
 RATE = "bandwidth_GBps"
 ONE, TWO, FOUR = (f"UNIFORM:8:{stride}" for stride in (1, 2, 4))

@@ -258,7 +258,7 @@ def measure(  # noqa: C901
         from memkern.results.ratios import asked
 
         if groups := asked(answers, results):
-            from memkern.studies.ratios import add_turns
+            from memkern.studies.turns import add_turns
 
             turns_s = len(groups) * (_QUICK_TURNS_S if args.quick else _TURNS_S)
             if add_turns(results, cases, groups, turns_s) and args.output:

@@ -172,7 +172,7 @@ def _add_ratios(results: ResultSet, cases: list[Case], time_s: float, data: Path
     from memkern.models.memory import contradictions
     from memkern.plots.frames import with_samples
     from memkern.results.ratios import asked
-    from memkern.studies.ratios import add_turns
+    from memkern.studies.turns import add_turns
 
     frame = with_samples(results)
     groups = asked([one.findings for one in family_modules("findings")], frame)

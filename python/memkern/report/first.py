@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.machine.caches import data_caches
 from memkern.machine.health import DISTURBED
+from memkern.models.answers import CHASE, own_rates
 from memkern.models.expected import compared, expected_of
 from memkern.models.merit import FigureOfMerit
-from memkern.models.own_rates import CHASE, own_rates
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import counted, joined, percent, three_figures
 from memkern.report.quality import distinct

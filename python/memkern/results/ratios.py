@@ -1,6 +1,6 @@
 """How many times as fast a case is as another one on the same host.
 
-Cases that are measured in turns (see `memkern.studies.ratios`) have samples in common states of the
+Cases that are measured in turns (see `memkern.studies.turns`) have samples in common states of the
 host. Their ratio is much narrower than the intervals of both records. Those cases are measured in
 turns whose `ratio` the sentences on records ask for (see `asked`).
 """

@@ -26,7 +26,7 @@ from memkern.results.verdicts import FASTER, SAME, SLOWER
 from memkern.spec.case import Case
 from memkern.spec.options import PLACEMENTS
 from memkern.statistics import half_width
-from memkern.studies.ratios import add_turns
+from memkern.studies.turns import add_turns
 
 _Floats = npt.NDArray[np.float64]
 

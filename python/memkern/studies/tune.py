@@ -17,8 +17,7 @@ from memkern.isolating import isolates
 from memkern.progress import announce
 from memkern.results.ratios import TURNS, ratio
 from memkern.spec.case import Case, does_nothing
-from memkern.studies.ratios import add_turns
-from memkern.studies.turns import Trial, as_measured, take_turns
+from memkern.studies.turns import Trial, add_turns, as_measured, take_turns
 
 Choice = Mapping[str, Any]
 

@@ -2,24 +2,32 @@
 
 In each round the base and some cases are placed anew and sampled in a few turns, each in random
 order and for 10 ms: first a few cases at a time, until they have the least number of rounds, then
-those that are undecided, until the time is over.
+those that are undecided, until the time is over (`take_turns`).
+
+Groups of cases whose ratios are told (see `memkern.results.ratios`) are measured in the same way,
+until these are narrow or the time is over (`add_turns`).
 """
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from memkern import small
-from memkern.engine.public import ALL_B, in_rounds, ready, take_samples
+from memkern.engine.public import ALL_B, in_rounds, ranks, ready, take_samples
 from memkern.errors import DeviceError, InputError
 from memkern.extension import _memkern
+from memkern.formats import ResultSet
 from memkern.limits import memory_left
+from memkern.machine.environment import now
+from memkern.progress import announce
+from memkern.results.ratios import TURNS, in_turns, turns_of
 from memkern.results.verdicts import LEAST_EFFECT, yuen
 from memkern.spec.case import Case
 from memkern.studies.comparison_worker import short
@@ -32,6 +40,10 @@ _LEAST, _MOST = 3, 40
 _NARROW, _WIDE = 0.02, 0.08
 # Share of the time that a case must certainly not be faster by, to be dropped.
 _NOTHING = 0.05
+# Placements of a group for ratios, at least four regardless of the time; after how many of them it
+# may be narrow enough, and the half-width of its ratios then.
+_LEAST_OF_GROUP, _MOST_OF_GROUP = 4, 40
+_LOOKS, _NARROWER = (10, 14, 20, 28), 0.015
 # Share of the remaining memory for the cases that are placed at the same time, and their number.
 _MEMORY_SHARE, _TOGETHER = 0.4, 8
 
@@ -192,3 +204,78 @@ def take_turns(
         return [todo[k : k + most] for k in range(0, len(todo), most)]
 
     return in_rounds(place, groups, end_s=end_s, kept=lambda: any(one.placements for one in trials))
+
+
+def add_turns(
+    results: ResultSet,
+    cases: Iterable[Case],
+    groups: Iterable[Sequence[Mapping[Any, Any]]],
+    time_s: float,
+) -> bool:
+    """Measure cases in turns, and add the times to their records (column ``turns_s``).
+
+    Cases on GPUs and over ranks are left out. After Ctrl-C, the times so far are added.
+
+    Parameters
+    ----------
+    results : ResultSet
+        Records of the cases, which are changed.
+    cases : iterable of Case
+        All cases of the records.
+    groups : iterable of sequence of mapping
+        Records of cases that are compared with the first one of their group. A group is left out if
+        two are of the same case, or if it can't be placed here, for example because memory does not
+        suffice for all its cases at once.
+    time_s : float
+        Seconds after which no further placement begins.
+
+    Returns
+    -------
+    bool
+        Whether there are new times.
+    """
+    known = {case.identity(): case for case in cases if case.knobs.backend.on_processors}
+    every = [
+        group
+        for group in groups
+        if len(known.keys() & {one["case_id"] for one in group}) == len(group) > 1
+    ]
+    if not every or ranks().size > 1:
+        return False
+    announce("measuring cases that are compared in turns", time_s)
+    rng, begun = random.Random(0), now()
+    todo, times = [*range(len(every))], [list[list[list[float]]]() for _ in every]
+
+    def place(k: int) -> None:
+        placed = times_in_turns([as_measured(known[one["case_id"]], one) for one in every[k]], rng)
+        if not placed:
+            todo.remove(k)  # not possible here, or no longer
+            return
+        times[k].append(placed)
+        base, *others = np.swapaxes(times[k], 0, 1)
+        if len(base) in _LOOKS and all(
+            in_turns(one, base).half_width <= _NARROWER for one in others
+        ):
+            todo.remove(k)
+
+    in_rounds(
+        place,
+        lambda _: [*todo],
+        rounds=small.cut(_MOST_OF_GROUP, 3),
+        end_s=time.perf_counter() + time_s,
+        least=_LEAST_OF_GROUP,
+    )
+    added = {
+        f"{begun} {k}": {
+            one["case_id"]: turns
+            for one, turns in zip(group, np.swapaxes(times[k], 0, 1).tolist(), strict=True)
+        }
+        for k, group in enumerate(every)
+        if len(times[k]) > 2
+    }
+    for record in results.records:
+        found = turns_of(record) | {
+            name: of[record["case_id"]] for name, of in added.items() if record["case_id"] in of
+        }
+        record[TURNS] = json.dumps(found) if found else ""
+    return bool(added)
