@@ -48,7 +48,7 @@ from memkern.cli.options import (
     Verb,
 )
 from memkern.cli.parsing import Parser
-from memkern.discovery import family_module, family_modules, family_of
+from memkern.discovery import above, family_module, family_modules, family_of
 from memkern.errors import DeviceError, InputError, interrupted_by
 from memkern.files import reason
 from memkern.machine import settings
@@ -367,15 +367,6 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
     return start(comm, _thread_level(args)).together()
 
 
-def _connected() -> bool:
-    """Return whether this process communicates with the other processes of its launcher."""
-    if "memkern.engine" not in sys.modules:
-        return False
-    from memkern.engine.public import connected
-
-    return connected()
-
-
 def _thread_level(args: argparse.Namespace) -> str:
     """Return the thread level: which threads of a rank call the communication library."""
     if args.verb == "sweep":
@@ -388,27 +379,21 @@ def _thread_level(args: argparse.Namespace) -> str:
     return "multiple" if most > 1 else "single"
 
 
-def _recover() -> str:
-    """Restore settings that a killed process has changed; return the warning if that fails.
-
-    Only measurements depend on the settings, and they are refused with the same sentence.
-    """
-    try:
-        settings.recover()
-    except InputError as failure:
-        warn(str(failure))
-        return str(failure)
-    return ""
-
-
 def _run(args: argparse.Namespace, words: Sequence[str], errors: TextIO) -> tuple[int, bool]:
     """Run a verb, print its error if any, and return its exit code and whether it can resume.
+
+    Settings that a killed process has changed are restored before.
 
     An error of ranks that do not communicate goes to `errors`, since no other rank prints it.
     """
     said = ""
     try:
-        said = _recover()
+        try:
+            settings.recover()
+        except InputError as failure:
+            # Only measurements depend on them, and they are refused with the same sentence.
+            said = str(failure)
+            warn(said)
         with _ranks(args):
             code = int(args.run(args))
         return code, code == INTERRUPTED
@@ -422,7 +407,8 @@ def _run(args: argparse.Namespace, words: Sequence[str], errors: TextIO) -> tupl
         return (INVALID if code < 0 else code), False
     except (InputError, MemoryError, DeviceError) as error:
         if not said or str(error) != said:
-            with contextlib.nullcontext() if _connected() else contextlib.redirect_stderr(errors):
+            connected = "memkern.engine" in sys.modules and above("engine").connected()
+            with contextlib.nullcontext() if connected else contextlib.redirect_stderr(errors):
                 warn(str(error) or "out of memory")
         return WRONG_INPUT, interrupted_by(error) is not None
     except OSError as error:

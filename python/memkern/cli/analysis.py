@@ -161,19 +161,20 @@ def _options(exhibit: Callable[..., Any], args: argparse.Namespace) -> dict[str,
 
 def _exhibits(
     args: argparse.Namespace,
-    available: Registry[T],
+    which: str,
     suffix: str,
-    show: Callable[[Mapping[Path, T], argparse.Namespace], None],
+    show: Callable[[Mapping[Path, Any], argparse.Namespace], None],
 ) -> int:
     """List figures or tables, or make the requested ones and show them by their files."""
-    from memkern.plots import describe
+    from memkern import plots
     from memkern.plots.registry import of_paper
 
+    available: Registry[Any] = getattr(plots, which)
     makers = of_paper(available, args.paper) if args.paper else available
     if args.list or (args.name is None and not args.paper):
         for name, function in makers.items():
             numbers = f" ({', '.join(available.origins[name].numbers)})" if args.paper else ""
-            print(f"{name:<16} {describe(function)}{numbers}")
+            print(f"{name:<16} {plots.describe(function)}{numbers}")
     else:
         show(_made(args, makers, available.what, suffix), args)
     return GOOD
@@ -217,12 +218,6 @@ def _made(
     return made
 
 
-def _figure(args: argparse.Namespace) -> int:
-    from memkern.plots import figures
-
-    return _exhibits(args, figures, ".pdf", _draw)
-
-
 def _draw(made: Mapping[Path, Figure], args: argparse.Namespace) -> None:
     """Draw figures into their files, and print these."""
     from memkern.plots import save
@@ -233,12 +228,6 @@ def _draw(made: Mapping[Path, Figure], args: argparse.Namespace) -> None:
         for sentence in lacking(figure):
             warn(sentence)
         print(path)
-
-
-def _table(args: argparse.Namespace) -> int:
-    from memkern.plots import tables
-
-    return _exhibits(args, tables, ".csv", _show_tables)
 
 
 def _show_tables(made: Mapping[Path, DataFrame], args: argparse.Namespace) -> None:
@@ -341,7 +330,7 @@ FIGURE_VERB = verb(
     "figure",
     UNDERSTAND,
     "draw a named figure from own records and published data",
-    _figure,
+    lambda args: _exhibits(args, "figures", ".pdf", _draw),
     (
         "memkern figure --list",
         "memkern figure spatter-fig3 strides.parquet -o strides.pdf",
@@ -355,7 +344,7 @@ TABLE_VERB = verb(
     "table",
     UNDERSTAND,
     "print a named table from own records and published data",
-    _table,
+    lambda args: _exhibits(args, "tables", ".csv", _show_tables),
     (
         "memkern table --list",
         "memkern table spatter-table4 apps.db",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.backends import BACKENDS
-from memkern.checks import unknown
+from memkern.checks import one_of
 from memkern.cli.measuring import check_output, exit_code, print_document, show_progress, warn
 from memkern.cli.options import (
     FAILED,
@@ -190,8 +190,7 @@ def _columns(args: argparse.Namespace) -> int:
     now = {**_HEADINGS, **columns.CURRENT_NAMES}
     args.names = [now.get(name, name) for name in args.names]
     for name in args.names:
-        if name not in known:
-            raise unknown(name, "column", known)
+        one_of(name, "column", known)
     listed = [known[name] for name in args.names or known]
     rows = [dataclasses.asdict(column) for column in listed]
     width = max(len(column.name) for column in listed)
@@ -296,10 +295,6 @@ DOCTOR_VERB = verb(
 )
 
 
-def _counters(args: argparse.Namespace) -> int:
-    return _list(args) if args.check is None else _check(args)
-
-
 def _list(args: argparse.Namespace) -> int:
     """Print the events that can be counted here, and why others can't."""
     from memkern.engine.sampling import counters as counting
@@ -356,7 +351,7 @@ COUNTERS_VERB = verb(
     "machine counters",
     UNDERSTAND,
     "list the events that --counters can count here",
-    _counters,
+    lambda args: _list(args) if args.check is None else _check(args),
     (
         "memkern machine counters",
         "memkern machine counters --check",

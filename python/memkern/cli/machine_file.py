@@ -45,10 +45,7 @@ def _machine(args: argparse.Namespace) -> int:
         if args.output or args.json:
             raise InputError("the comparison of two machines is a table: leave out -o and --json")
         return _compare(*map(load_machine, args.files))
-    if args.files:
-        machine, code = load_machine(args.files[0]), GOOD
-    else:
-        machine, code = _measure(args)
+    machine, code = (load_machine(args.files[0]), GOOD) if args.files else _measure(args)
     if args.output and args.files:
         machine.save(args.output, args.force)
     if args.json:

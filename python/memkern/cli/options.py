@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -106,15 +107,12 @@ def count(least: int) -> Callable[[str], int]:
     """Return a converter of whole numbers of at least `least`."""
 
     def convert(text: str) -> int:
-        try:
-            value = read_integer(in_digits(text), "")
-        except InputError:
-            value = least - 1
-        if not (least <= value < 10**18 and text.strip() == text):
+        digits = in_digits(text)
+        if not (re.fullmatch("[0-9]{1,20}", digits) and least <= int(digits) < 10**18):
             raise argparse.ArgumentTypeError(
                 f"{shown(text)} is not a whole number of at least {least}"
             )
-        return value
+        return int(digits)
 
     return convert
 

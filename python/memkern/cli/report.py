@@ -57,10 +57,6 @@ _MEASURING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _report(args: argparse.Namespace) -> int:
-    return _of_records(args) if args.files else _of_this_machine(args)
-
-
 def _of_records(args: argparse.Namespace) -> int:
     """Write a report of recorded results, side by side."""
     from memkern import report
@@ -268,7 +264,7 @@ REPORT_VERB = verb(
     "report",
     UNDERSTAND,
     "measure this machine, or take records, and write one HTML file",
-    _report,
+    lambda args: _of_records(args) if args.files else _of_this_machine(args),
     (
         "memkern report",
         "memkern report --quick -o host.html",

@@ -170,7 +170,6 @@ def _tune(args: argparse.Namespace) -> int:
     case = registry.case(
         args.kernel, **given(args, "pattern", "delta", "count") | named_values(args.set), **knobs
     )
-    on_device = not case.knobs.backend.on_processors
     # A given option keeps its value; a list of values is searched.
     columns = {name: option.column or name for name, _, option in declared(Knobs)}
     fixed = given(args, *columns)
@@ -186,7 +185,7 @@ def _tune(args: argparse.Namespace) -> int:
         wide = (cell(columns[name], f">{max(len(name), 10)}", name) for name in tuned)
         table = STREAMS.after(cell("tune_step", "<13", "step"), *wide)
         lines(*table.lines(search), scope_of(search))
-        names = dict.fromkeys(("variant", *([] if on_device else ["isa"]), *tuned))
+        names = dict.fromkeys(("variant", *["isa"] * case.knobs.backend.on_processors, *tuned))
         chosen = (f"--{name.replace('_', '-')} {getattr(best.knobs, name)}" for name in names)
         lines(f"best: {' '.join(chosen)}", gain_of(search), health_of(search))
         tell_limit(search, args)

@@ -446,8 +446,11 @@ def _computed(
     if not peak > 0:
         return None
     per_socket = candidate.peak * _USED.get(name, 1)
-    rows = [row for row in _processors() if row["processor"] in candidate.models]
-    sources = tuple(_specification(row) for row in rows if row["channels"] or row["rate_MTps"])
+    sources = tuple(
+        _specification(row)
+        for row in _processors()
+        if row["processor"] in candidate.models and (row["channels"] or row["rate_MTps"])
+    )
     source = sources[0].title if sources else "the memory modules that the system reports"
     sentence = (
         f"{what}: computed, not published, from the theoretical peak of a socket of "

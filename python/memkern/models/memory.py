@@ -148,8 +148,7 @@ def from_memory(frame: DataFrame) -> dict[str, FromMemory]:
     """
     found = {}
     for platform, rows in frame.groupby("platform", sort=False):
-        ends = cache_ends(rows)
-        last = ends[-1][1] if ends else 0.0
+        *_, (_, last) = ("", 0.0), *cache_ends(rows)
         if not last:
             found[str(platform)] = FromMemory(math.nan, "largest")
             continue

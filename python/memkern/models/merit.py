@@ -107,8 +107,7 @@ class FigureOfMerit:
         return self.record.get("disturbed") is True
 
     def _between(self, first: str, last: str) -> tuple[float, float]:
-        ends = [float(self.record.get(name) or math.nan) for name in (first, last)]
-        values = [self.of(end) for end in ends]
+        values = [self.of(float(self.record.get(name) or math.nan)) for name in (first, last)]
         return min(values), max(values)
 
 
@@ -221,8 +220,11 @@ def figure_line(figures: Iterable[FigureOfMerit]) -> str:
     figures : iterable of FigureOfMerit
         Those of disturbed records are left out.
     """
-    sure = [figure for figure in figures if not figure.disturbed]
-    return "; ".join(f"{figure.name}={figure.value:.6g} {figure.unit}" for figure in sure)
+    return "; ".join(
+        f"{figure.name}={figure.value:.6g} {figure.unit}"
+        for figure in figures
+        if not figure.disturbed
+    )
 
 
 def _with_limits(figures: list[FigureOfMerit]) -> list[FigureOfMerit]:

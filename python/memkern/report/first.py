@@ -150,8 +150,10 @@ def side_by_side(
         {f"{one.title} ({one.unit})": (one.value, one.lines[0][1]) for tile in mine for one in tile}
         for mine in machines
     ]
-    titles = dict.fromkeys(title for column in columns for title in column)
-    return [(title, [column.get(title, ("", "")) for column in columns]) for title in titles]
+    return [
+        (title, [column.get(title, ("", "")) for column in columns])
+        for title in dict.fromkeys(title for column in columns for title in column)
+    ]
 
 
 def _range(low: float, high: float, half: float = 0.0) -> str:

@@ -41,9 +41,8 @@ def quality(frame: DataFrame) -> list[str]:
         )
     if "validation" in frame:
         kinds = frame["validation"].dropna().value_counts()
-        if len(kinds):
-            parts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
-            sentences.append(f"Methods of validation: {parts}.")
+        parts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
+        sentences += [f"Methods of validation: {parts}."] if parts else []
     if "disturbed" in frame:
         disturbed = int(frame["disturbed"].eq(True).sum())
         sentences.append(
@@ -64,8 +63,9 @@ def machine_files(frame: DataFrame, machine: str, models: Sequence[str]) -> list
     ]
     found = [f"The rooflines of records are by {joined(texts)}."] if texts else []
     if machine:
-        file = machine_of(machine, models)
-        found.append(f"Predictions in figures are by the machine file {file.label}.")
+        found.append(
+            f"Predictions in figures are by the machine file {machine_of(machine, models).label}."
+        )
     return found
 
 

@@ -94,9 +94,14 @@ def comparison(every: Sequence[Side]) -> Section | None:
             continue
         about = "; ".join([*heading(frame), *frame.attrs["remarks"]])
         findings.append(f"A is {first.name}, B is {other.name}. {summary(frame)}.")
-        title = f"{first.name} (A) and {other.name} (B)"
-        table = frame[[name for name in _COLUMNS if name in frame]]
-        exhibits.append(Exhibit("compare", title, table, f"{about}." * bool(about)))
+        exhibits.append(
+            Exhibit(
+                "compare",
+                f"{first.name} (A) and {other.name} (B)",
+                frame[[name for name in _COLUMNS if name in frame]],
+                f"{about}." * bool(about),
+            )
+        )
     if not others:
         return None
     title = f"Comparison of {joined([side.name for side in every])}"

@@ -190,7 +190,10 @@ class Explanation:
     def rows(self, width: int = 40) -> list[str]:
         """Return a bar for each experiment, as long as its time relative to the case's."""
         rows = [("as it is", 1.0, "")]
-        rows += [(one.name, one.ratio, _interval(one)) for one in self.tried]
+        rows += [
+            (one.name, one.ratio, f"[{one.low:.3f}, {one.high:.3f}]" if one.rounds else "")
+            for one in self.tried
+        ]
         names = max(len(name) for name, *_ in rows)
         scale = width / min(max(1.0, *(ratio for _, ratio, _ in rows)), 2.0)
         return [
@@ -244,10 +247,6 @@ def _share(one: Tried) -> str:
     """Return the share of an experiment in percent, with its interval."""
     ends = sorted(end if one.role in (LEFT, LIMIT) else 1 - end for end in (one.low, one.high))
     return f"{100 * one.share:.0f} % [{100 * ends[0]:.0f}, {100 * ends[1]:.0f}]"
-
-
-def _interval(one: Tried) -> str:
-    return f"[{one.low:.3f}, {one.high:.3f}]" if one.rounds else ""
 
 
 def _bar(length: float, width: int) -> str:

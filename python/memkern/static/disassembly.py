@@ -132,9 +132,8 @@ class Instruction(NamedTuple):
             return 128 if kinds & {"v", "q"} else 64
         if not self.is_vector:
             return None
-        if re.search(r"(s[sd]|movd|movq)$", self.mnemonic):
-            return 64
-        return 8 * self._width_B
+        is_single = re.search(r"(s[sd]|movd|movq)$", self.mnemonic)
+        return 64 if is_single else 8 * self._width_B
 
     @property
     def target(self) -> int | None:

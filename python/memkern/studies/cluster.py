@@ -35,7 +35,7 @@ from memkern.formats import ResultSet, load
 from memkern.formats.store import check_output
 from memkern.host.environment import machine_environment
 from memkern.launcher import python_command
-from memkern.machine.environment import Environment, differences, identity
+from memkern.machine.environment import differences, identity
 from memkern.progress import bar as progress_bar
 from memkern.results.merging import finished_cases, merge
 from memkern.spec.case import Case
@@ -377,7 +377,12 @@ class Array:
                 )
             shutil.rmtree(self.folder)
         for path in self._sources():
-            _check_build(path, load(path).environments)
+            for environment in load(path).environments.values():
+                found = differences(environment, machine_environment())
+                if builds := [text for text in found if text.startswith(("build.", "python."))]:
+                    raise InputError(
+                        f"{path} holds results of another build ({builds[0]}): name another output"
+                    )
         (self.folder / "jobs").mkdir(parents=True, exist_ok=True)
 
     def _running(self) -> list[Any]:
@@ -465,16 +470,6 @@ class Array:
         """Return the parts whose task has not succeeded."""
         errors = self._errors()
         return [part for part in self._parts if errors.get(part, "") is not None]
-
-
-def _check_build(path: Path, environments: Mapping[str, Environment]) -> None:
-    here = machine_environment()
-    for environment in environments.values():
-        found = differences(environment, here)
-        if builds := [text for text in found if text.startswith(("build.", "python."))]:
-            raise InputError(
-                f"{path} holds results of another build ({builds[0]}): name another output"
-            )
 
 
 def _last_line(log: Path) -> str:

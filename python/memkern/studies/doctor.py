@@ -197,8 +197,13 @@ def doctor(
 
     machine = machine_environment()
     earlier = None if baseline is None else load(baseline)
-    if earlier is not None:
-        _check_machine(baseline, earlier, machine)
+    here, others = machine["machine"]["model"], processors(earlier)
+    if here and others and here not in others:
+        raise InputError(
+            f"{baseline} was measured on another machine ({others[0]}, this is {here}): a baseline "
+            "is a file that memkern doctor -o wrote on this one, or memkern compare fleet -o of "
+            "such machines"
+        )
     runs, refused, too_large = _build(plan, earlier)
     if earlier is not None and not too_large and not _known(earlier, runs):
         raise InputError(
@@ -245,17 +250,6 @@ def _cards() -> list[Finding]:
             GBps = math.nan
         found += card_findings(name, GBps)
     return found
-
-
-def _check_machine(path: Any, earlier: ResultSet, machine: Mapping[str, Any]) -> None:
-    """Raise InputError if records were measured on another processor."""
-    here, others = machine["machine"]["model"], processors(earlier)
-    if here and others and here not in others:
-        raise InputError(
-            f"{path} was measured on another machine ({others[0]}, this is {here}): a baseline is "
-            "a file that memkern doctor -o wrote on this one, or memkern compare fleet -o of such "
-            "machines"
-        )
 
 
 def _known(earlier: ResultSet, runs: Mapping[str, CaseRun]) -> int:

@@ -97,11 +97,17 @@ def _processor_time(watch: CoreWatch) -> Finding:
     away = 1 - float(seconds[known] @ cpu_share[known]) / total_s
     waited_s = float(np.nansum(np.where(np.isnan(waited), 1 - cpu_share, waited) * seconds))
     state = graded(away, _AWAY, WAITED_SHARE if waited_s > away * total_s / 2 else 1.0)
-    text = f"all workers had their processors {1 - away:.1%} of the time"
-    advice = (
+    return _graded(
+        subject,
+        state,
+        f"all workers had their processors {1 - away:.1%} of the time",
         "find other programs with top (in a container, on the host), and stop them, or use fewer "
-        "--threads; --wait-quiet 600 waits for them to end"
+        "--threads; --wait-quiet 600 waits for them to end",
     )
+
+
+def _graded(subject: str, state: str, text: str, advice: str) -> Finding:
+    """Return a finding, whose advice is left out if it is good."""
     return Finding(subject, state, text, "" if state == GOOD else advice)
 
 
@@ -112,17 +118,16 @@ def _core_share(share: _Floats, watched_s: float) -> Finding:
     low = float((share < CORE_SHARE).mean())
     least, middle = (float(min(x, 1.0)) for x in np.quantile(share, (0.01, 0.5)))
     state = graded(low, _SHARED, math.inf)
-    text = (
+    return _graded(
+        subject,
+        state,
         f"in {watched_s:.3g} s the cores had {middle:.0%} of their best throughput since "
         f"the boot, in the worst hundredth of the probes {least:.0%}; {low:.0%} of them were below "
-        f"{CORE_SHARE:.0%}"
-    )
-    advice = (
+        f"{CORE_SHARE:.0%}",
         "others compute on the same cores: where they are yours, stop them; else trust shortest "
         "times and ratios more than medians, give cases longer --budget, or choose a type of "
-        "instance with one thread a core"
+        "instance with one thread a core",
     )
-    return Finding(subject, state, text, "" if state == GOOD else advice)
 
 
 def _clock(GHz: _Floats, virtual: bool) -> Finding:
@@ -143,7 +148,7 @@ def _clock(GHz: _Floats, virtual: bool) -> Finding:
     elif state == BAD:
         # The host controls the clock of a virtual machine.
         state = NOTE
-    return Finding("clock", state, text, "" if state == GOOD else advice)
+    return _graded("clock", state, text, advice)
 
 
 def _exchange(watch: CoreWatch) -> Finding:
@@ -194,11 +199,11 @@ def next_runs(machine: Mapping[str, Any], shared: bool) -> Finding:
             for level, distances in known.items()
         ]
         told.append(f"{', '.join(parts)} by {workers}")
-    return Finding(
+    return _graded(
         _NEXT_RUNS,
         NOTE if shared else GOOD,
         f"shortest times of the next runs will be within {' and '.join(told)}",
-        "trust ratios within a command (tune, compare --self) further than single values" * shared,
+        "trust ratios within a command (tune, compare --self) further than single values",
     )
 
 
@@ -232,8 +237,7 @@ def other_programs(activity: Activity, processors: float) -> Finding:
         words.append(f"other programs used {max(processors, 0.0):.2f} processors on average")
     text = "; ".join(words) or "nothing else was seen, but the system does not report its load"
     stop = "stop them (top shows them), or wait until they end with --wait-quiet 600"
-    advice = {GOOD: "", UNKNOWN: health.SHOW_FILES}.get(state, stop)
-    return Finding("other programs", state, text, advice)
+    return _graded("other programs", state, text, health.SHOW_FILES if state == UNKNOWN else stop)
 
 
 def steal_time(share: float) -> Finding:
@@ -243,9 +247,12 @@ def steal_time(share: float) -> Finding:
         return Finding(
             "steal time", UNKNOWN, "the system does not report the stolen time", health.SHOW_FILES
         )
-    text = f"the hypervisor gave {max(share, 0.0):.1%} of the processors' time to others"
-    advice = "move to a host without neighbours, or to a virtual machine with dedicated processors"
-    return Finding("steal time", state, text, "" if state == GOOD else advice)
+    return _graded(
+        "steal time",
+        state,
+        f"the hypervisor gave {max(share, 0.0):.1%} of the processors' time to others",
+        "move to a host without neighbours, or to a virtual machine with dedicated processors",
+    )
 
 
 def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Finding:
@@ -295,7 +302,7 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
     for note in memory_notes(record).values():
         state = NOTE if state == GOOD else state
         text, advice = f"{text}; {note.partition(': ')[0]}", note.partition(": ")[2]
-    return Finding(subject, state, text, "" if state == GOOD else advice)
+    return _graded(subject, state, text, advice)
 
 
 def loads_beside_triad(results: ResultSet, cases: Iterable[Case]) -> list[Finding]:

@@ -134,8 +134,9 @@ def find_launcher(command: str | None = None, comm: str = "mpi") -> Launcher:
         usual = backends.of(comm).launchers
         command = next(filter(shutil.which, usual), None)
         if command is None:
-            names = " and no ".join(usual)
-            raise InputError(f"there is no {names} here that starts ranks: name a launcher")
+            raise InputError(
+                f"there is no {' and no '.join(usual)} here that starts ranks: name a launcher"
+            )
     try:
         words = shlex.split(command)
     except ValueError as error:
