@@ -16,7 +16,7 @@ from memkern.engine.processes import transports
 from memkern.engine.public import planned
 from memkern.machine.topology import workers_of
 from memkern.spec.options import Knobs
-from memkern.studies.launching import find_launcher
+from memkern.studies.scaling import find_launcher
 
 PACKAGE = Path(backends.__file__).parent
 # Modules that contain such names for other reasons.

@@ -20,16 +20,16 @@ from memkern.machine import remote, topology
 from memkern.spec.case import Case
 from memkern.spec.columns import COLUMNS
 from memkern.spec.sweepfile import read_sweep
-from memkern.studies import launching, scaling
-from memkern.studies.launching import Launcher, find_launcher
+from memkern.studies import scaling
+from memkern.studies.scaling import Launcher, find_launcher
 
 pytestmark = pytest.mark.ranks
 
-OPEN_MPI = Launcher(("mpirun",), launching.OPEN_MPI)
-MPICH = Launcher(("mpiexec", "-iface", "lo"), launching.MPICH)
-SLURM = Launcher(("srun", "--mpi=pmix"), launching.SLURM)
+OPEN_MPI = Launcher(("mpirun",), scaling.OPEN_MPI)
+MPICH = Launcher(("mpiexec", "-iface", "lo"), scaling.MPICH)
+SLURM = Launcher(("srun", "--mpi=pmix"), scaling.SLURM)
 OTHER = Launcher(("aprun",), "")
-BOUND = Launcher(("mpirun", "--bind-to", "core"), launching.OPEN_MPI)
+BOUND = Launcher(("mpirun", "--bind-to", "core"), scaling.OPEN_MPI)
 SRUN = "srun --mpi=pmix -n 4 --cpus-per-task=2"
 
 
@@ -75,9 +75,9 @@ def script(folder: Path, name: str, text: str) -> str:
 @pytest.mark.parametrize(
     ("version", "kind"),
     [
-        ("mpirun (Open MPI) 4.1.4", launching.OPEN_MPI),
-        ("HYDRA build details:\n    Version: 4.0.2", launching.MPICH),
-        ("slurm-wlm 22.05.8", launching.SLURM),
+        ("mpirun (Open MPI) 4.1.4", scaling.OPEN_MPI),
+        ("HYDRA build details:\n    Version: 4.0.2", scaling.MPICH),
+        ("slurm-wlm 22.05.8", scaling.SLURM),
         ("something else", ""),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_launcher_that_is_interrupted_is_ended(tmp_path):
     told = tmp_path / "told"
     command = script(tmp_path, "run", f"trap 'echo ended >{told}; exit 1' TERM; sleep 60 & wait")
     with refused("run x does not end"):
-        launching.run([command, "x"], timeout_s=0.5)
+        scaling.run([command, "x"], timeout_s=0.5)
     assert told.read_text() == "ended\n"
 
 
@@ -448,7 +448,7 @@ def test_ranks_of_openshmem_share_a_case(by_mpi):
 @pytest.mark.usefixtures("this_machine")
 def test_ranks_of_mpi_are_bound(by_mpi, bind):
     program = [sys.executable, "-c", "import os; print('units', len(os.sched_getaffinity(0)))"]
-    code, output = launching.run([*find_launcher(by_mpi).command(1, 1, bind), *program])
+    code, output = scaling.run([*find_launcher(by_mpi).command(1, 1, bind), *program])
     assert code == 0, output
     (units,) = (int(line.split()[1]) for line in output.splitlines() if line.startswith("units"))
     here, cores = len(_memkern.topology()["units"]), len(topology.physical_cores())

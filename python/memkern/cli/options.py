@@ -321,7 +321,19 @@ def _how_to_measure(short: bool, runs: bool, comm: bool, dtypes: tuple[str, ...]
             metavar="N",
             help="seed of the random order, to repeat that of another run (a new seed)",
         ),
-        *([_COMM] if comm else []),
+        *(
+            [
+                argument(
+                    "--comm",
+                    choices=launcher.CHOICES,
+                    default="auto",
+                    help="library by which launched ranks measure together (auto: MPI, or else "
+                    "OpenSHMEM); none: independent copies",
+                )
+            ]
+            if comm
+            else []
+        ),
         argument(
             "--quick",
             action="store_true",
@@ -330,15 +342,6 @@ def _how_to_measure(short: bool, runs: bool, comm: bool, dtypes: tuple[str, ...]
         ),
         WAIT,
     )
-
-
-_COMM = argument(
-    "--comm",
-    choices=launcher.CHOICES,
-    default="auto",
-    help="library by which launched ranks measure together (auto: MPI, or else "
-    "OpenSHMEM); none: independent copies",
-)
 
 
 def flags_of(row: Declared, short: bool = True) -> list[str]:

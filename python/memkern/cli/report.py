@@ -335,13 +335,15 @@ def _text(results: ResultSet, format: str) -> str:
     from memkern.plots.frames import with_samples
     from memkern.results import exchange
 
-    if format == "openmetrics":
-        return exchange.openmetrics(results, is_healthy(results, results.environments))
-    if format == "google-benchmark":
-        return exchange.google_benchmark(results) + "\n"
-    if format == "babelstream":
-        return exchange.babelstream(results)
-    return figure_line(figures_of_merit(with_samples(results))) + "\n"
+    texts = {
+        "openmetrics": lambda: exchange.openmetrics(
+            results, is_healthy(results, results.environments)
+        ),
+        "google-benchmark": lambda: exchange.google_benchmark(results) + "\n",
+        "babelstream": lambda: exchange.babelstream(results),
+        "figures": lambda: figure_line(figures_of_merit(with_samples(results))) + "\n",
+    }
+    return texts[format]()
 
 
 def _export(args: argparse.Namespace) -> int:

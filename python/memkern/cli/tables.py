@@ -151,7 +151,7 @@ def _input_of(record: Record) -> str:
 
 def _streamed(record: Record) -> list[str]:
     several = record["stop"] == "runs" and record["invocations"] > 1
-    return [*marks(record), *[f"x{record['invocations']}"] * several]
+    return marks(record) + [f"x{record['invocations']}"] * several
 
 
 CASE = cell("case", "<4")

@@ -88,7 +88,7 @@ def own_rates(
     best = max(streams, key=lambda one: float(one["bandwidth_GBps"]), default=record)
     if best["kernel"] != record["kernel"]:
         what = f"the best of copy, load and triad ({best['kernel'].partition('.')[2]})"
-        found.append(OwnRate("best", best["bandwidth_GBps"], what))
+        found += [OwnRate("best", best["bandwidth_GBps"], what)]
     in_flight = _in_flight(sure, cores_of(record, environment))
     # Streams with prefetchers have more loads in flight than these chases.
     return found + [one for one in in_flight if one.GBps >= record["bandwidth_GBps"]]

@@ -172,24 +172,23 @@ class LayerConditions:
             Lattice such as ``8x8x8x16``, in place of the record's lattice.
         """
         value_B = 4 if record["dtype"] == "float32" else 8
-        split = record["layout"] == "RRII"
         of_s = record["cut"] == "s"
-        numbers = int(record["vector_bits"]) // (8 * value_B) // (1 if split else 2) if of_s else 1
+        # A vector of the layout RRII has real or imaginary parts only.
+        number_B = value_B if record["layout"] == "RRII" else 2 * value_B
         parts = {part[0]: int(part[1:]) for part in record["cut"].split() if not of_s}
         whole = dict(zip("xyzt", map(int, (lattice or record["lattice"]).split("x")), strict=True))
-        block = record.get("block") or "0x0x0x0"
-        sizes = dict(zip("xyzt", map(int, block.split("x")), strict=True))
+        sizes = dict(zip("xyzt", (record.get("block") or "0x0x0x0").split("x"), strict=True))
         inner_first = (record.get("order") or "tzyx")[::-1]
         model = cls(
             extents=_four([whole[d] for d in inner_first], "lattice"),
             ls=int(record["Ls"]),
             cuts=_four([parts.get(d, 1) for d in inner_first], "cut"),
-            s_cut=numbers,
+            s_cut=int(record["vector_bits"]) // 8 // number_B if of_s else 1,
             layout=record["layout"] if record["layout"] in ("RRII", "RIRI") else "scalar",
             value_B=value_B,
             write_factor=1 if record["variant"] == "nt" else 2,
             parity=record["parity"],
-            blocks=_four([sizes[d] for d in inner_first], "blocks", 0),
+            blocks=_four([int(sizes[d]) for d in inner_first], "blocks", 0),
         )
         workers = 1 if record.get("share_planes") else int(record["threads"])
         return replace(model, threads=min(workers, model._sites))
@@ -245,8 +244,11 @@ class LayerConditions:
         if block == whole:
             return 0.0
         # In the outermost dimension, blocks end even if they are as long as the lattice.
-        ends = [mu for mu in range(inside) if block[mu] < whole[mu] or mu == 3]
-        return sum(2 * math.ceil(whole[mu] / block[mu]) / whole[mu] for mu in ends)
+        return sum(
+            2 * math.ceil(whole[mu] / block[mu]) / whole[mu]
+            for mu in range(inside)
+            if block[mu] < whole[mu] or mu == 3
+        )
 
     def _streams(self, condition: Condition, sharing: int) -> float:
         """Return the number of different spinors per thread that threads read simultaneously."""
@@ -257,8 +259,8 @@ class LayerConditions:
         sites = math.prod(extents)
         different: set[tuple[int, ...]] = set()
         for thread in range(group):
-            first = np.unravel_index(thread * sites // self.threads, extents[::-1])
-            here = [int(n) for n in first[::-1]]
+            at = thread * sites // self.threads
+            here = [int(n) for n in np.unravel_index(at, extents[::-1])[::-1]]
             if held:
                 different.add(tuple(here))
             for mu in range(held, 4):
@@ -459,10 +461,8 @@ class LayerConditions:
             A cache of these levels is missing.
         """
         number_B = 2 * self.value_B
-        registers = Transfer(
-            (_LINKS / self.s_cut + 8 * _SPINOR) * number_B, float(_SPINOR * number_B)
-        )
-        return _transfers(self, registers, levels, caches)
+        load_B = (_LINKS / self.s_cut + 8 * _SPINOR) * number_B
+        return _transfers(self, Transfer(load_B, float(_SPINOR * number_B)), levels, caches)
 
     def roofline_GFLOPs(self, bandwidth_GBps: float, cache_B: float, sharing: int = 1) -> float:
         """Return the performance limit by the bandwidth below a cache.

@@ -173,12 +173,12 @@ def _rate_of(rows: Mapping[int, float], shared_by: int, cores: int) -> float:
     return min(limits)
 
 
-def _instruction_GBps(machine: MachineFile, name: str, cores: int) -> float:
-    """Return the bandwidth of instructions that move whole vectors; 0 if unknown."""
+def _instruction_GBps(machine: MachineFile, name: str, cores: int, least_bits: int = 0) -> float:
+    """Return the rate of instructions on vectors of so many bits, in their bytes; 0 if unknown."""
     rates = [
         row.vector_bits / 8 / row.reciprocal_cycles.value
         for row in machine.instructions
-        if row.name == name and row.reciprocal_cycles.known
+        if row.name == name and row.vector_bits >= least_bits and row.reciprocal_cycles.known
     ]
     return max(rates, default=0.0) * machine.clock_GHz.value * cores
 
@@ -193,12 +193,7 @@ def peak_GFLOPs(machine: MachineFile, cores: int = 1, value_B: int = 8) -> float
     value_B : int
         Size of a value in bytes.
     """
-    rates = [
-        2 * row.vector_bits / (8 * value_B) / row.reciprocal_cycles.value
-        for row in machine.instructions
-        if row.name == "fma" and row.vector_bits > 64 and row.reciprocal_cycles.known
-    ]
-    return max(rates, default=math.nan) * machine.clock_GHz.value * cores
+    return 2 * _instruction_GBps(machine, "fma", cores, 65) / value_B or math.nan
 
 
 def roofline(machine: MachineFile, record: Mapping[str, Any]) -> Roofline:

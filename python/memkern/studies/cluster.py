@@ -116,8 +116,7 @@ class _Executor(ABC):
         submitit or the scheduler is missing, or an option can't be used.
     """
 
-    name: str
-    job_class: str
+    kind: str  # in the names of submitit's classes
     at_once: int | None = None  # most jobs at a time
     poll_s: float  # between two checks of the jobs
 
@@ -137,8 +136,10 @@ class _Executor(ABC):
         InputError
             The scheduler refuses them.
         """
-        executor, utils = self._made(), self._submitit.core.utils
+        executor = getattr(self._submitit, f"{self.kind}Executor")(self._folder)
+        executor.update_parameters(**self._parameters())
         executor.python = shlex.join(python_command())
+        utils = self._submitit.core.utils
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # it repeats the error
                 jobs: list[Any] = executor.map_array(Task.run, tasks)
@@ -149,10 +150,10 @@ class _Executor(ABC):
 
     def jobs(self) -> list[Any]:
         """Return all jobs that were submitted from this folder."""
-        kind = getattr(self._submitit, self.job_class)
+        job = getattr(self._submitit, f"{self.kind}Job")
         end = "_submitted.pkl"
         names = sorted(path.name for path in self._folder.glob(f"*{end}"))
-        return [kind(self._folder, name.removesuffix(end)) for name in names]
+        return [job(self._folder, name.removesuffix(end)) for name in names]
 
     @abstractmethod
     def alive(self, jobs: Collection[Any]) -> list[Any]:
@@ -163,13 +164,12 @@ class _Executor(ABC):
         """End jobs after Ctrl-C, or print how to end them."""
 
     @abstractmethod
-    def _made(self) -> Any:
-        """Return submitit's executor."""
+    def _parameters(self) -> dict[str, Any]:
+        """Return the parameters of submitit's executor."""
 
 
 class _Slurm(_Executor):
-    name = "slurm"
-    job_class = "SlurmJob"
+    kind = "Slurm"
     poll_s = 10.0
 
     def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
@@ -182,20 +182,18 @@ class _Slurm(_Executor):
         if own := {"array", "error", "output"} & options.keys():
             raise InputError(f"--options {min(own)}=... is chosen by memkern: leave it out")
 
-    def _made(self) -> Any:
+    def _parameters(self) -> dict[str, Any]:
         options = {"exclusive": "true", **self._options}
-        executor = self._submitit.SlurmExecutor(self._folder)
-        executor.update_parameters(
-            job_name="memkern",
-            time=None,  # the partition's default instead of submitit's five minutes
-            use_srun=False,  # which would bind a task to some of the node's units
-            additional_parameters={
+        return {
+            "job_name": "memkern",
+            "time": None,  # the partition's default instead of submitit's five minutes
+            "use_srun": False,  # which would bind a task to some of the node's units
+            "additional_parameters": {
                 name: True if value == "true" else value
                 for name, value in options.items()
                 if value != "false"
             },
-        )
-        return executor
+        }
 
     def alive(self, jobs: Collection[Any]) -> list[Any]:
         # sacct, which submitit asks, needs a database that many clusters lack.
@@ -214,8 +212,7 @@ class _Slurm(_Executor):
 
 
 class _Local(_Executor):
-    name = "local"
-    job_class = "LocalJob"
+    kind = "Local"
     at_once = 1  # several would disturb each other
     poll_s = 0.2
 
@@ -224,10 +221,8 @@ class _Local(_Executor):
         if options:
             raise InputError(f"--options {min(options)}=... is for --executor slurm: leave it out")
 
-    def _made(self) -> Any:
-        executor = self._submitit.LocalExecutor(self._folder)
-        executor.update_parameters(timeout_min=365 * 24 * 60)  # a year
-        return executor
+    def _parameters(self) -> dict[str, Any]:
+        return {"timeout_min": 365 * 24 * 60}  # a year
 
     def alive(self, jobs: Collection[Any]) -> list[Any]:
         # submitit only knows the processes that were started from this one.
@@ -253,7 +248,7 @@ class _Local(_Executor):
             time.sleep(self.poll_s)
 
 
-EXECUTORS: Mapping[str, type[_Executor]] = {kind.name: kind for kind in (_Slurm, _Local)}
+EXECUTORS: Mapping[str, type[_Executor]] = {"slurm": _Slurm, "local": _Local}
 
 
 def _command_of(process: str) -> bytes:
@@ -351,8 +346,8 @@ class Array:
         """
         if self._executor.at_once:
             raise InputError(
-                f"--no-wait has no effect with --executor {self._executor.name}, whose tasks run "
-                "one after the other: leave it out"
+                "--no-wait has no effect with --executor local, whose tasks run one after the "
+                "other: leave it out"
             )
         self._begin()
         if running := self._running():

@@ -212,8 +212,8 @@ def doctor(
         )
     cards = _cards()
     system, watch = _System(), CoreWatch()
-    about_s = plan.watch_s + expected_s(run.case for run in runs.values())
-    announce("checking this machine", min(about_s, plan.total_s))
+    cases = [run.case for run in runs.values()]
+    announce("checking this machine", min(plan.watch_s + expected_s(cases), plan.total_s))
     interrupted = _measure(plan, begin + plan.total_s, runs, refused, watch, tell)
     done = {kernel: calibrated(run, machine) for kernel, run in runs.items() if run.placements}
     results = to_result_set(list(done.values()), interrupted)
@@ -221,7 +221,7 @@ def doctor(
         *system.findings(machine),
         *core_findings(watch, machine),
         *(measured(kernel, done.get(kernel), refused.get(kernel, "")) for kernel in SUBJECTS),
-        *loads_beside_triad(results, [run.case for run in runs.values()]),
+        *loads_beside_triad(results, cases),
         share_of_peak(list(results), machine, smbios.population(_ROOT)),
         cache_sizes(machine),
         *cards,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -290,15 +290,14 @@ def measured_in_core(
     return MeasuredInCore(
         to_result_set(measured, placed.interrupted),
         tuple(missing),
-        sorted(rows, key=_order_of),
+        sorted(
+            rows,
+            key=lambda row: (
+                in_core_kernels().index(row["kernel"]),
+                *(row[name] for name in ("layout", "variant", "isa", "unroll")),
+            ),
+        ),
         tuple(sorted(bodies, key=lambda one: one.body)),
-    )
-
-
-def _order_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the place of a row in the table."""
-    return in_core_kernels().index(row["kernel"]), *(
-        row[name] for name in ("layout", "variant", "isa", "unroll")
     )
 
 

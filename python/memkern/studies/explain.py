@@ -98,8 +98,10 @@ def explain(
     tried = [_outcome(one) for one in trials if one.estimate()[1]]
     if setting.level not in {MEMORY, *(one.cause for one in tried)}:
         # Not measured: the case itself.
-        held = Tried(f"data in {setting.level}", LEVEL, setting.level, "", "", 1.0, 0.0, 0)
-        tried.insert(sum(one.role == LEVEL for one in tried), held)
+        tried.insert(
+            sum(one.role == LEVEL for one in tried),
+            Tried(f"data in {setting.level}", LEVEL, setting.level, "", "", 1.0, 0.0, 0),
+        )
     tried += [*_of_states(record), *_predicted(record)]
     return Explanation(
         case.spec.kernel,

@@ -148,15 +148,16 @@ def _of_processor(names: Names) -> Iterator[Known]:
             counted = [name for way in ways for name in names.get(f"{boundary}_{way}", ())]
             if counted:
                 case = build(kernel, elements=size_B // 8, threads=1, variant="auto", runs=20)
-                work = f"{case.spec.summary}, {size_B} B"
-                yield from _of_case(case, counted, work, size_B / case.line_B)
+                yield from _of_case(
+                    case, counted, f"{case.spec.summary}, {size_B} B", size_B / case.line_B
+                )
     if TLB_MISSES in names:
         pages = small.cut(_TLB_PAGES, 64)
         size_B = pages * mmap.PAGESIZE
         case = build("latency.chase", size_B=size_B, order="one-per-page", pages="4k", runs=20)
         assert case.spec.counts.accesses is not None
-        work = f"loads from {pages} pages"
-        yield from _of_case(case, names[TLB_MISSES], work, case.spec.counts.accesses(case))
+        true = case.spec.counts.accesses(case)
+        yield from _of_case(case, names[TLB_MISSES], f"loads from {pages} pages", true)
 
 
 def _of_case(case: Case, names: Sequence[str], work: str, true: float) -> Iterator[Known]:

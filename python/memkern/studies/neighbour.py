@@ -46,9 +46,9 @@ def serve(requests: IO[bytes], answer: Answer) -> None:
                 break
         if not requests.readline():
             return
-        absent = (s - before.get(thread, s) for thread, s in absent_s(threads).items())
-        share = max(absent, default=0.0) / (time.perf_counter() - begin)
-        answer(invocations=invocations, waited_share=max(share, 0.0))
+        absent = [s - before.get(thread, s) for thread, s in absent_s(threads).items()]
+        share = max(0.0, *absent) / (time.perf_counter() - begin)
+        answer(invocations=invocations, waited_share=share)
 
 
 def absent_s(threads: int) -> dict[str, float]:
