@@ -27,8 +27,7 @@ def family_modules(name: str) -> tuple[ModuleType, ...]:
     tuple of module
         In alphabetical order of the families.
     """
-    found = (family_module(family, name) for family in _families())
-    return tuple(module for module in found if module is not None)
+    return tuple(filter(None, (family_module(family, name) for family in _families())))
 
 
 @functools.cache

@@ -249,8 +249,10 @@ def reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, sqlite_errors()):
-        known = (means for words, means in _SQLITE_REASONS.items() if words in str(error))
-        return next(known, _first_line(error))
+        return next(
+            (means for words, means in _SQLITE_REASONS.items() if words in str(error)),
+            _first_line(error),
+        )
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, KeyError):

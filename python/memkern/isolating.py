@@ -99,8 +99,10 @@ def ended_by(number: int) -> str:
     """Return the sentence on a process that was ended by a signal."""
     if number == signal.SIGALRM:
         return "the process that runs own kernels did not end in time: does the kernel end?"
-    name = signal.Signals(number).name
-    return f"the process that runs own kernels was ended by {name}: the kernel crashed"
+    return (
+        f"the process that runs own kernels was ended by {signal.Signals(number).name}: the kernel "
+        "crashed"
+    )
 
 
 def isolates(function: F) -> F:

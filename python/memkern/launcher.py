@@ -152,8 +152,12 @@ def timeout_s() -> float:
     InputError
         The environment variable is not such a number.
     """
-    given = checks.read_number(os.environ.get(TIMEOUT, str(_TIMEOUT_S)), TIMEOUT)
-    return checks.number(given, TIMEOUT, _LEAST_TIMEOUT_S, _MOST_TIMEOUT_S)
+    return checks.number(
+        checks.read_number(os.environ.get(TIMEOUT, str(_TIMEOUT_S)), TIMEOUT),
+        TIMEOUT,
+        _LEAST_TIMEOUT_S,
+        _MOST_TIMEOUT_S,
+    )
 
 
 def tell_end(why: str) -> None:

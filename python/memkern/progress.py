@@ -39,8 +39,7 @@ def announced(seconds: float) -> bool:
 def announce(what: str, seconds: float) -> None:
     """Print the next action and its approximate time, in a command that is not quiet."""
     if announced(seconds):
-        minutes = seconds >= _IN_MINUTES_FROM_S
-        time = f"{seconds / 60:.0f} minutes" if minutes else f"{seconds:.0f} s"
+        time = f"{seconds:.0f} s" if seconds < _IN_MINUTES_FROM_S else f"{seconds / 60:.0f} minutes"
         print(f"memkern: {what}, about {time}", file=sys.stderr, flush=True)
 
 

@@ -220,8 +220,12 @@ def _verbs(first: str = "") -> dict[str, Verb]:
 
 
 def _verbs_of(modules: Sequence[ModuleType]) -> dict[str, Verb]:
-    found = (value for module in modules for value in vars(module).values())
-    return {verb.name: verb for verb in found if isinstance(verb, Verb)}
+    return {
+        value.name: value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, Verb)
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:

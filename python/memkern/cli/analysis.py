@@ -53,8 +53,11 @@ def _fit(args: argparse.Namespace) -> int:
         return WRONG_INPUT
     for remark in dict.fromkeys(side.fit.remark for _, side in fits if side.fit.remark):
         warn(remark)
-    rows = [{"group": name, "side": side.name, **side.fit.summary()} for name, side in fits]
-    print_document(rows, "\n".join(_fit_lines(fits, args.level)), args)
+    print_document(
+        [{"group": name, "side": side.name, **side.fit.summary()} for name, side in fits],
+        "\n".join(_fit_lines(fits, args.level)),
+        args,
+    )
     return code
 
 

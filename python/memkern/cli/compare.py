@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memkern.checks import shown
-from memkern.cli.measuring import check_output, line, warn
+from memkern.cli.measuring import check_output, line, save, warn
 from memkern.cli.options import (
     COMPARE,
     FAILED,
@@ -289,10 +289,10 @@ def _fleet(args: argparse.Namespace) -> int:
 
     check_output(args)
     results = of_files(args.files)
-    baseline = of_files([args.baseline]) if args.baseline else None
-    frame = fleet(results, baseline, slowdown=args.fail_on or 0.0)
-    if args.output:
-        results.save(args.output)
+    frame = fleet(
+        results, of_files([args.baseline]) if args.baseline else None, slowdown=args.fail_on or 0.0
+    )
+    save(results, args)
     if args.json:
         print(frame.to_json(orient="records"))
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.backends import BACKENDS
 from memkern.checks import one_of
-from memkern.cli.measuring import check_output, exit_code, print_document, show_progress, warn
+from memkern.cli.measuring import check_output, exit_code, print_document, save, show_progress, warn
 from memkern.cli.options import (
     FAILED,
     FORCE,
@@ -243,18 +243,20 @@ def _doctor(args: argparse.Namespace) -> int:
         metrics_file(args.openmetrics)
     with show_progress(args) as progress:
         found = doctor(quick=args.quick, baseline=args.baseline, progress=progress)
-    if args.output:
-        found.results.save(args.output)
+    save(found.results, args)
     if args.openmetrics:
         healthy = found.verdict != DISTURBED and found.results.valid and not found.worse
         write_openmetrics(args.openmetrics, found.results, healthy, found.verdict)
-    document = {
-        "verdict": found.verdict,
-        "findings": [dataclasses.asdict(finding) for finding in found.findings],
-        "records": found.results.records,
-    }
     answer = f"\n{_answer(found, args.baseline)}" if args.baseline else ""
-    print_document(document, f"{found}\ntook {found.seconds:.1f} s{answer}", args)
+    print_document(
+        {
+            "verdict": found.verdict,
+            "findings": [dataclasses.asdict(finding) for finding in found.findings],
+            "records": found.results.records,
+        },
+        f"{found}\ntook {found.seconds:.1f} s{answer}",
+        args,
+    )
     if args.quiet and not args.json:
         print(found.summary)
     if found.results.interrupted or not found.results.valid:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memkern.cli.measuring import (
     check_output,
     exit_code,
+    save,
     show_progress,
     tell_host,
     wait_until_quiet,
@@ -68,8 +69,7 @@ def run_study(args: argparse.Namespace, study: Callable[..., S], option: str = "
     with show_progress(args) as progress:
         found = study(seconds=args.seconds, progress=progress, **how)
     tell_host(found.results, args.quiet)
-    if path := getattr(args, option, None):
-        found.results.save(path)
+    save(found.results, args, option)
     return found
 
 
@@ -82,8 +82,7 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
     check_output(args, "records")
     found = run_study(args, measure_machine)
     try:
-        if args.records:
-            found.results.save(args.records)
+        save(found.results, args, "records")
     finally:
         # The machine file is saved even if the records can't be saved.
         if args.output and found.results.interrupted:

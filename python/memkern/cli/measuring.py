@@ -261,13 +261,12 @@ def measure(  # noqa: C901
             from memkern.studies.turns import add_turns
 
             turns_s = len(groups) * (_QUICK_TURNS_S if args.quick else _TURNS_S)
-            if add_turns(results, cases, groups, turns_s) and args.output:
-                results.save(args.output)
+            if add_turns(results, cases, groups, turns_s):
+                save(results, args)
     if args.explain and not results.interrupted:
         known = {case.identity(): case for case in cases}
         explain_records(results, known, args, QUICK_S if args.quick else EXPLAIN_S)
-        if args.output:
-            results.save(args.output)
+        save(results, args)
     tell_host(results, args.quiet)
     if args.openmetrics and ranks().number == 0:
         from memkern.models.answers import is_healthy
@@ -453,6 +452,12 @@ def check_output(args: argparse.Namespace, option: str = "output") -> None:
         store.check_output(path, args.force)
 
 
+def save(results: ResultSet, args: argparse.Namespace, option: str = "output") -> None:
+    """Save records in the file of an option, if it is given."""
+    if path := getattr(args, option, None):
+        results.save(path)
+
+
 def wants_table(results: ResultSet, args: argparse.Namespace) -> bool:
     """Print the records as JSON if requested; return whether a table is printed instead."""
     if args.json:
@@ -473,8 +478,7 @@ def print_document(document: Any, text: str, args: argparse.Namespace) -> None:
 def save_and_show(results: ResultSet, args: argparse.Namespace) -> bool:
     """Save the records of a study if requested, after `tell_host`, and return `wants_table`."""
     tell_host(results, args.quiet)
-    if args.output:
-        results.save(args.output)
+    save(results, args)
     return wants_table(results, args)
 
 

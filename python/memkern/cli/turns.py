@@ -16,6 +16,7 @@ from memkern.cli.measuring import (
     explanations,
     line,
     lines,
+    save,
     tell_host,
     tell_limit,
     wait_until_quiet,
@@ -174,13 +175,12 @@ def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], s
     except InputError:  # none is valid
         return
     neighbours = list(dict.fromkeys(row["beside"] for row in rows))
-    lines: dict[str, list[str]] = {}
+    table: dict[str, list[str]] = {}
     for row in rows:
         alone = f"{three_figures(row['alone'])} {row['quantity'].removesuffix(' per access')}"
-        cells = lines.setdefault(row["kernel"], [row["kernel"], alone, *[""] * len(neighbours)])
+        cells = table.setdefault(row["kernel"], [row["kernel"], alone, *[""] * len(neighbours)])
         cells[2 + neighbours.index(row["beside"])] = entry(row)
-    for text in aligned([[title, "alone", *neighbours], *lines.values()], left=[0]):
-        line(text)
+    lines(*aligned([[title, "alone", *neighbours], *table.values()], left=[0]))
 
 
 CORUN_VERB = verb(
@@ -260,9 +260,9 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
         rows = efficiencies(records).to_dict("records")
     except InputError:  # none is valid
         return
-    lines = [["kernel", "threads", "ranks", "rate", "", "speed-up", "efficiency %", ""]]
+    table = [["kernel", "threads", "ranks", "rate", "", "speed-up", "efficiency %", ""]]
     for row in rows:
-        lines.append(
+        table.append(
             [
                 row["kernel"],
                 f"{row['threads']}",
@@ -274,9 +274,10 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
                 " ".join([word for word in ("oversubscribed", "disturbed") if row[word]]),
             ]
         )
-    for text in aligned(lines, left=[0, 4, 7]):
-        line(text)
-    line("±: half of the 95 % interval over the turns, or its ends if one is farther away")
+    lines(
+        *aligned(table, left=[0, 4, 7]),
+        "±: half of the 95 % interval over the turns, or its ends if one is farther away",
+    )
 
 
 def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, decimals: int) -> str:
@@ -354,8 +355,7 @@ def _explain(args: argparse.Namespace) -> int:
     if not cases:
         raise InputError(f"{args.file} can't be explained: {reason}")
     explain_records(results, cases, args, args.seconds, again=True)
-    if args.output:
-        results.save(args.output)
+    save(results, args)
     if wants_table(results, args):
         lines(*explanations(results))
     return INTERRUPTED if results.interrupted else GOOD

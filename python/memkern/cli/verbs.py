@@ -63,8 +63,11 @@ def input_options(family: str, but: Collection[str] = ()) -> list[Options]:
     if released := [name for name in registry.of_family(family) if "@" in name]:
         few = " and ".join(name.partition("@")[0].partition(".")[2].upper() for name in released)
         which = few if len(released) == 1 else "the kernels"
-        help = f"definition of {which} (paper)"
-        options.append(argument("--definition", choices=registry.DEFINITIONS, help=help))
+        options += [
+            argument(
+                "--definition", choices=registry.DEFINITIONS, help=f"definition of {which} (paper)"
+            )
+        ]
     return options
 
 

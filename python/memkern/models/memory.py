@@ -307,8 +307,10 @@ def _against_ceilings(
             platform = row["platform"]
             if platform in ceilings and row[_BANDWIDTH] > ceilings[platform]:
                 ceiling = {_BANDWIDTH: ceilings[platform], "case_id": row.get("case_id")}
-                what = f"{operation.partition('.')[2]} from memory on {platform}"
-                found |= _disagree(what, {operation: row, "ceiling of a roofline": ceiling})
+                found |= _disagree(
+                    f"{operation.partition('.')[2]} from memory on {platform}",
+                    {operation: row, "ceiling of a roofline": ceiling},
+                )
     return found
 
 

@@ -169,8 +169,11 @@ def from_memory_figures(
         of_kernel = values[values["operation"] == kernel]
         if len(of_kernel):
             best = best_record(of_kernel, "bandwidth_GBps")
-            how = f"{best['stores']} stores" if best["stores"] else ""
-            found.append(bandwidth_figure(best, name, title, order, how))
+            found.append(
+                bandwidth_figure(
+                    best, name, title, order, f"{best['stores']} stores" if best["stores"] else ""
+                )
+            )
     return found
 
 

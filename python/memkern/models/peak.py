@@ -133,8 +133,12 @@ def with_peak(records: Table, given: float | None = None) -> Table:
 
     known = environments_of(records)
     if isinstance(records, ResultSet):
-        completed = [{**record, **columns(record, known)} for record in records]
-        return ResultSet(completed, records.samples, known, records.interrupted)
+        return ResultSet(
+            [{**record, **columns(record, known)} for record in records],
+            records.samples,
+            known,
+            records.interrupted,
+        )
     found = [columns(row, known) for row in records.to_dict("records")]
     names = dict.fromkeys(name for row in found for name in row)
     return records.assign(**{name: [row[name] for row in found] for name in names})

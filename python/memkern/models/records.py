@@ -64,8 +64,7 @@ def points(records: Records) -> Points:
     """
     table: Any = records
     if isinstance(records, ResultSet):
-        names = list(records.records[0]) if records.records else []
-        table = {name: [record[name] for record in records] for name in names}
+        table = {name: [record[name] for record in records] for name in next(iter(records), ())}
     elif hasattr(records, "assign"):
         table = with_current_names(table)
     elif not hasattr(records, "keys"):

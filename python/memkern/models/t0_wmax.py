@@ -344,8 +344,9 @@ def fit_t0_wmax(
     t0, slope = (float(value) for value in rows @ y)
     residuals = y - (t0 + slope * x)
     squares = float(weights @ residuals**2)
-    of_weights = weighting == "fitted"
-    variance = squares / (len(x) - 2) / weights if of_weights else _hc3(x, rows, residuals)
+    variance = (
+        squares / (len(x) - 2) / weights if weighting == "fitted" else _hc3(x, rows, residuals)
+    )
     covariance = (rows * variance) @ rows.T
     about_mean = float(weights @ (y - np.average(y, weights=weights)) ** 2)
 

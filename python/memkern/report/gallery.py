@@ -120,9 +120,12 @@ def write(folder: Path, *, progress: bool = False) -> Path:
         rows.append(_row(page, environment, results, figures))
         bar.update()
     bar.close()
-    heads = sorted(columns.values(), key=lambda figure: figure.order)
     html = template("gallery.html.j2").render(
-        rows=rows, columns=[(figure.name, f"{figure.title} ({figure.unit})") for figure in heads]
+        rows=rows,
+        columns=[
+            (figure.name, f"{figure.title} ({figure.unit})")
+            for figure in sorted(columns.values(), key=lambda figure: figure.order)
+        ],
     )
     target = folder / "index.html"
     publish({target: html.encode()})

@@ -153,8 +153,7 @@ def tooltip(drawn: Drawn, row: Mapping[Any, Any]) -> str:
 
 
 def _named(column: str) -> str:
-    known = COLUMNS.get(column)
-    unit = known.unit if known else ""
+    unit = COLUMNS[column].unit if column in COLUMNS else ""
     stem = column.removesuffix(f"_{unit.replace('/s', 'ps')}") if unit else column
     return stem.replace("_", " ") + f" ({unit})" * bool(unit)
 

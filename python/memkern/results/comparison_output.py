@@ -64,8 +64,10 @@ def summary(frame: DataFrame) -> str:
 def heading(frame: DataFrame) -> list[str]:
     """Return lines with the options in which the sides differ, and their versions if known."""
     options, versions = frame.attrs["compared"], frame.attrs["versions"]
-    lines = [f"compared: {', '.join(options)}"] if options else []
-    return lines + ([f"memkern: A {versions[0]}, B {versions[1]}"] if all(versions) else [])
+    return [
+        *([f"compared: {', '.join(options)}"] if options else []),
+        *([f"memkern: A {versions[0]}, B {versions[1]}"] if all(versions) else []),
+    ]
 
 
 def text(frame: DataFrame, *, gates: bool = False) -> str:
@@ -96,8 +98,8 @@ def markdown(frame: DataFrame, *, gates: bool = False) -> str:
     rule = ["---", *["---:"] * (len(header) - 2), "---"]
     escaped = ([cell.replace("|", "\\|") for cell in row] for row in (header, rule, *rows))
     lines = [f"| {' | '.join(row)} |" for row in escaped]
-    sentences = [summary(frame), *frame.attrs["remarks"]]
-    return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences)])
+    lines += ["", *(f"- {sentence}" for sentence in (summary(frame), *frame.attrs["remarks"]))]
+    return "\n".join(lines)
 
 
 def junit(frame: DataFrame) -> bytes:

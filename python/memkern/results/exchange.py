@@ -269,8 +269,10 @@ def babelstream(results: ResultSet) -> str:
     InputError
         There is no such record.
     """
-    header = "function,num_times,n_elements,sizeof,max_mbytes_per_sec,min_runtime,max_runtime,"
-    rows = [header + "avg_runtime"]
+    rows = [
+        "function,num_times,n_elements,sizeof,max_mbytes_per_sec,min_runtime,max_runtime,"
+        "avg_runtime"
+    ]
     for record in results:
         function = _FUNCTIONS.get(str(record.get("kernel")))
         if function and math.isfinite(record["time_min_s"]):

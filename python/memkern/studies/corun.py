@@ -271,8 +271,10 @@ def corun(  # noqa: PLR0913
     finished: list[int] = []
     results = Collected(lambda: f"{len(finished)} of {turns} turns", sink)
     total = turns * len(measured) * (1 + len(others))
-    about_s = turns * (1 + len(others)) * expected_s(measured)
-    announce(f"measuring {len(measured)} cases beside {len(others)} neighbours", about_s)
+    announce(
+        f"measuring {len(measured)} cases beside {len(others)} neighbours",
+        turns * (1 + len(others)) * expected_s(measured),
+    )
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(
             contextlib.closing(progress_bar(progress, total=total, unit="measurements"))

@@ -47,8 +47,9 @@ def serve(requests: IO[bytes], answer: Answer) -> None:
         if not requests.readline():
             return
         absent = [s - before.get(thread, s) for thread, s in absent_s(threads).items()]
-        share = max(0.0, *absent) / (time.perf_counter() - begin)
-        answer(invocations=invocations, waited_share=share)
+        answer(
+            invocations=invocations, waited_share=max(0.0, *absent) / (time.perf_counter() - begin)
+        )
 
 
 def absent_s(threads: int) -> dict[str, float]:

@@ -174,9 +174,12 @@ class _Search:
         self.kept = [chosen]  # the first values, and those that were faster
 
     def _measured(self, choice: Choice, step: str, turns: str = "", **knobs: Any) -> Measurement:
-        columns = {"tune_step": step, TURNS: turns, **self._extra(choice)}
         self.done.append(
-            measure(self._build(**choice).with_(**knobs), extra=columns, machine=self._machine)
+            measure(
+                self._build(**choice).with_(**knobs),
+                extra={"tune_step": step, TURNS: turns, **self._extra(choice)},
+                machine=self._machine,
+            )
         )
         if self.done[-1].record["stop"] == "interrupted":
             raise KeyboardInterrupt
