@@ -482,7 +482,8 @@ class LayerConditions:
             GFLOP/s at 1320 flops per site update; infinite if no data cross the boundary.
         """
         moved_B = self.site_B(cache_B, sharing)
-        return FLOPS / moved_B * positive(bandwidth_GBps, "bandwidth_GBps") if moved_B else math.inf
+        rate = positive(bandwidth_GBps, "bandwidth_GBps")
+        return FLOPS / moved_B * rate if moved_B else math.inf
 
     def levels(self, caches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return the traffic across the boundary below each cache.

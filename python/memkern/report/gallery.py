@@ -49,9 +49,12 @@ def add(file: str | Path, folder: Path) -> Path:
         {name: value for name, value in record.items() if name not in _PRIVATE}
         for record in results
     ]
-    run = environment.get("run") or {}
     public = {name: part for name, part in environment.items() if name != "ranks"} | {
-        "run": {name: value for name, value in run.items() if name not in _PRIVATE_RUN}
+        "run": {
+            name: value
+            for name, value in (environment.get("run") or {}).items()
+            if name not in _PRIVATE_RUN
+        }
     }
     bundle = ResultSet(records, results.samples, dict.fromkeys(results.environments, public))
     folder.mkdir(parents=True, exist_ok=True)
