@@ -66,8 +66,8 @@ def _ecm(args: argparse.Namespace) -> int:
     instructions = None if machine is None else machine.loads_and_stores
     found = fit_ecm(loops, clock_GHz, overlaps, instructions, args.memory_rate)
     if machine is not None:
-        fitted = dataclasses.replace(machine, ecm=_parameters(found, results, machine))
-        fitted.save(args.machine, force=True)
+        parameters = _parameters(found, results, machine)
+        dataclasses.replace(machine, ecm=parameters).save(args.machine, force=True)
     on_cores: Sequence[JudgedCores] = ()
     try:
         on_cores = judge_cores(found, results)

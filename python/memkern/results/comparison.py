@@ -379,9 +379,8 @@ def label_of(kernel: object, definition: object = "", name: object = "") -> str:
 
 def short_name(identity: Mapping[str, Any], columns: Iterable[str]) -> str:
     """Return a case's kernel, label and the given columns, in one line."""
-    kernel = label_of(identity.get("kernel"), identity.get("definition"), identity.get("name"))
-    words = _words({c: identity.get(c) for c in sorted(columns) if c != "name"})
-    return " ".join([kernel, *words])
+    label = label_of(*map(identity.get, _CASE))
+    return " ".join([label, *_words({c: identity.get(c) for c in sorted(columns) if c != "name"})])
 
 
 def _words(columns: Mapping[str, Any]) -> list[str]:

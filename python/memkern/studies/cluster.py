@@ -371,9 +371,10 @@ class Array:
                     f"job {running[0].job_id} still writes to {self.folder}: cancel it first"
                 )
             shutil.rmtree(self.folder)
+        here = machine_environment()
         for path in self._sources():
             for environment in load(path).environments.values():
-                found = differences(environment, machine_environment())
+                found = differences(environment, here)
                 if builds := [text for text in found if text.startswith(("build.", "python."))]:
                     raise InputError(
                         f"{path} holds results of another build ({builds[0]}): name another output"
