@@ -181,10 +181,11 @@ def finish(
 ) -> Figure:
     """Write the legend and the small print, and return the figure.
 
-    The legend has at most some columns; `remark` is about the markers of disturbed records.
-    With a long legend or small print the figure is higher, so that panels keep their height.
+    The legend has at most some columns, and is left out for none; `remark` is about the markers of
+    disturbed records. With a long legend or small print the figure is higher, so that panels keep
+    their height.
     """
-    legend_rows = legend_above(fig, columns)
+    legend_rows = legend_above(fig, columns) if columns else 0
     lines = note(fig, [*notes, *disturbed_note(rows, remark)])
     if not isinstance(fig, GivenAxes):
         more = _ROW_IN * max(0, legend_rows - _ROOM) + _LINE_IN * max(0, lines - _ROOM)
@@ -251,6 +252,13 @@ def legend_above(fig: Figure, most: int) -> int:
     columns = _columns(list(entries), most, fig.get_figwidth())
     fig.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns)
     return -(-len(entries) // columns)
+
+
+def panel_width(ax: Axes) -> float:
+    """Return the width in inches of a panel with its labels."""
+    place, fig = ax.get_subplotspec(), ax.figure
+    share = len(place.colspan) / place.get_gridspec().ncols if place else ax.get_position().width
+    return float(share * fig.bbox.width / fig.dpi)
 
 
 def legend_below(ax: Axes, width_in: float) -> None:

@@ -42,12 +42,14 @@ from memkern.plots.style import GREY, Look, log2_axis, tell_lacking
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 P = ParamSpec("P")
 HATCHED = "Hatched: from a disturbed record."
 LOOK = "look"
 """Column of the looks of curves; without it, they are by the number of the curve."""
+LABEL = "label"
+"""Column of the labels of curves; without it, they are the values by which curves are distinct."""
 QUANTITY = "quantity"
 """Column of the names of quantities, where each has panels and an axis of its own."""
 TITLE = "panel"
@@ -81,11 +83,19 @@ def ordered(frame: DataFrame, column: str, names: Iterable[Any]) -> DataFrame:
     return frame.assign(**{column: Categorical(frame[column], [*names])})
 
 
+def objects(frame: DataFrame, values: Iterable[object]) -> Series:
+    """Return a column of objects such as looks, one for each record."""
+    from pandas import Series
+
+    return Series([*values], frame.index, dtype=object)
+
+
 def quantities(frame: DataFrame, *columns: str) -> DataFrame:
     """Return the rows that have a value of a column, for each column, named in `QUANTITY`."""
     from pandas import concat
 
-    return concat([frame.dropna(subset=c).assign(**{QUANTITY: c}) for c in columns])
+    parts = [frame.dropna(subset=c).assign(**{QUANTITY: c}) for c in columns]
+    return concat(parts, ignore_index=True)
 
 
 # ---------------------------------------------------------------------------------------- axes
@@ -95,9 +105,12 @@ def quantities(frame: DataFrame, *columns: str) -> DataFrame:
 Scale: TypeAlias = "Callable[[Axes, DataFrame, DataFrame, str], None]"
 
 
-def byte_scale(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
-    """Make x a logarithmic axis of sizes, with ticks at powers of two bytes."""
-    bytes_axis(ax, 5)
+def byte_ticks(most: int) -> Scale:
+    """Return the scale of a logarithmic axis x of sizes, with `most` ticks at powers of two."""
+    return lambda ax, *_: bytes_axis(ax, most)
+
+
+byte_scale = byte_ticks(5)
 
 
 def count_scale(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
@@ -111,6 +124,24 @@ def log_scale(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
     low = ends.min() / 1.25
     ax.set(yscale="log", ylim=(low, max(ends.max() * 1.25, 5 * low)))
     counts_axis(ax.yaxis, 12)
+
+
+def log_range(room: float, ticks: int = 0, *, alike: bool = True) -> Scale:
+    """Return the logarithmic scale of y with room around the values of the figure or of a panel.
+
+    Ticks are at powers of two, or at most `ticks` counts. Panels are `alike` or each of its values.
+    """
+
+    def scale(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
+        low, high = extent(frame if alike else rows, column)
+        ax.set_yscale("log", base=10 if ticks else 2)
+        ax.set_ylim(low / room, high * room)
+        if ticks:
+            counts_axis(ax.yaxis, ticks)
+        else:
+            log2_axis(ax.yaxis)
+
+    return scale
 
 
 def from_zero(
@@ -174,7 +205,7 @@ class OfEach:
     Attributes
     ----------
     by : str
-        The column of the labels.
+        The column whose values are curves and, without a column `LABEL`, their labels.
     look : callable
         Returns the look of a curve by its number, unless the records have a column `LOOK`.
     """
@@ -188,7 +219,7 @@ class OfEach:
             mine = panel.rows[panel.rows[self.by] == name]
             if len(mine):
                 look = mine[LOOK].iloc[0] if LOOK in mine else self.look(number)
-                self.draw(panel, mine, look, str(name))
+                self.draw(panel, mine, look, mine[LABEL].iloc[0] if LABEL in mine else str(name))
 
     def draw(self, panel: Panel, rows: DataFrame, look: Look, name: str) -> None:
         """Draw it for one."""
@@ -320,8 +351,8 @@ class Form:
         Columns with a panel for each of their values, the first one first.
     sort : bool
         Whether panels are in the order of the values, after those of the first column.
-    columns : int
-        Most panels in a row.
+    columns : int or callable
+        Most panels in a row, or what returns them, given the records of each panel.
     shared : bool
         Whether all panels have the same ends of their axes, with the label of y on the left.
     height : float
@@ -329,7 +360,7 @@ class Form:
     title : callable
         Returns the title of a panel, given its records and whether there are several machines.
     legend : int
-        Most columns of the legend.
+        Most columns of the legend; 0 for none.
     remark : str
         Small print if there are disturbed records.
     beside : {"center", "left"}
@@ -346,7 +377,7 @@ class Form:
     returns: str = PANELS
     panels: tuple[str, ...] = ("machine",)
     sort: bool = False
-    columns: int = 2
+    columns: int | Callable[[Sequence[DataFrame]], int] = 2
     shared: bool = False
     height: float = 2.5
     title: Callable[[DataFrame, bool], str] = machine_title
@@ -374,13 +405,14 @@ class Form:
         for number, column in enumerate(self.panels):
             each = [part.groupby(column, sort=self.sort and number > 0) for part in parts]
             parts = [rows for groups in each for _, rows in groups]
+        columns = self.columns if isinstance(self.columns, int) else self.columns(parts)
         alike = {"sharex": self.shared, "sharey": self.shared}
-        fig, axes = panels(len(parts), self.columns, self.height_of(frame, parts), **alike)
-        several = "machine" in frame and frame["machine"].nunique() > 1
+        fig, axes = panels(len(parts), columns, self.height_of(frame, parts), **alike)
+        several = "machine" in self.panels and frame["machine"].nunique() > 1
         for ax, rows in zip(axes, parts, strict=True):
-            self.panel(ax, rows, frame)
             pad = 11.0 if self.caches else 4.0
             ax.set_title(self.title(rows, several), loc=self.beside, pad=pad)
+            self.panel(ax, rows, frame)
         tell_lacking(fig, shown.lacking)
         return finish(fig, self.legend, shown.notes, frame, self.remark)
 
@@ -414,28 +446,37 @@ class Curves(Form):
         By the quantity of a panel, if there are several.
     layers : tuple of callable
         What is drawn, in this order, each given the `Panel`.
+    marks : tuple of callable
+        What is drawn when the axes have their scales.
     caches : bool
         Whether the sizes of the caches are marked along x.
     regions : callable
         Returns names and ends of what is marked in their place, and what is beyond.
+    outside : bool
+        Whether x is labelled below the last row of panels alone, and y at the left of each row.
     """
 
     x: Axis | Mapping[str, Axis]
     y: Axis | Mapping[str, Axis]
     layers: tuple[Layer, ...]
+    marks: tuple[Layer, ...] = ()
     caches: bool = False
     regions: Callable[[DataFrame], tuple[Sequence[tuple[str, float]], str]] = known_caches
+    outside: bool = False
 
     def panel(self, ax: Axes, rows: DataFrame, frame: DataFrame) -> None:
         """Draw the layers."""
         x, y = (_of_quantity(axis, rows) for axis in (self.x, self.y))
+        panel = Panel(ax, rows, frame, x.column, y.column)
         for layer in self.layers:
-            layer(Panel(ax, rows, frame, x.column, y.column))
+            layer(panel)
         for axis in (x, y):
             axis.scale(ax, rows, frame, axis.column)
         if self.caches:
             cache_regions(ax, *self.regions(rows))
-        if self.shared:
+        for mark in self.marks:
+            mark(panel)
+        if self.shared or self.outside:
             label_outside([ax], x.label, y.label)
         else:
             ax.set(xlabel=x.label, ylabel=y.label)

@@ -32,6 +32,7 @@ from memkern.plots.drawing import (
     mark,
     marked_look,
     named,
+    panel_width,
     panels,
     row_in,
     shade,
@@ -41,6 +42,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import Selection, drawn, published_table, table, tabulated
 from memkern.plots.forms import (
+    LABEL,
     LOOK,
     QUANTITY,
     TEXT,
@@ -59,11 +61,14 @@ from memkern.plots.forms import (
     Shown,
     as_drawn,
     byte_scale,
+    byte_ticks,
     count_scale,
     from_zero,
     log2_scales,
+    log_range,
     log_scale,
     machine_title,
+    objects,
     ordered,
     quantities,
 )

@@ -9,12 +9,14 @@ since one line through both would be meaningless.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from memkern.backends import HOST
+from memkern.formats.resultset import need_columns
 from memkern.machine.caches import MEMORY as MEMORY
 from memkern.machine.caches import held_in
 from memkern.models.memory import FromMemory, in_memory
-from memkern.plots.frames import words
+from memkern.plots.frames import Records, frame_of, words
 from memkern.plots.selection import cache_ends
 
 if TYPE_CHECKING:
@@ -42,6 +44,22 @@ def as_defined(frame: DataFrame, definition: str, pattern: str = "") -> DataFram
             free = frame["kernel"].str.contains("central_") & (column == "index_pattern")
             frame = frame[found.isin(["", wanted]) | free]
     return frame
+
+
+def of_machines(records: Records) -> list[tuple[Mapping[str, Any], DataFrame]]:
+    """Return the environment of each machine of some records, empty if unknown, and its records.
+
+    The records have the columns environment_id and device.
+    """
+    frame = frame_of(records)
+    if len(frame):
+        need_columns(frame, "platform")
+    missing = {"environment_id": "", "device": HOST.device}
+    frame = frame.assign(**{name: frame.get(name, other) for name, other in missing.items()})
+    known = getattr(records, "environments", {})
+    return [
+        (known.get(key) or {}, rows) for key, rows in frame.groupby("environment_id", sort=False)
+    ]
 
 
 def is_nt(frame: DataFrame) -> Series:

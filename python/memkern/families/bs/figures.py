@@ -13,8 +13,9 @@ that fit in them and Wmax to the larger sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from memkern import reference
 from memkern.backends import HOST, LIBRARIES
@@ -22,37 +23,43 @@ from memkern.models.peak import peak_GBps, with_peak
 from memkern.models.records import apart, data_caches
 from memkern.plots.kit import (
     BANDWIDTH,
+    LOOK,
     NOTE_SIZE,
     SETTING,
+    TITLE,
     Axes,
+    Axis,
+    Curves,
     DataFrame,
-    Figure,
     InputError,
     Look,
+    Measured,
+    Panel,
     Records,
+    Selection,
     Series,
     best,
-    bytes_axis,
+    byte_scale,
     cache_ends,
     counted,
     counts_axis,
-    curve,
-    drawn,
-    finish,
+    distinct,
     frame_of,
     joined,
     named,
-    need_columns,
+    need_rows,
+    objects,
+    ordered,
     other_look,
     own_look,
-    panels,
     prevailing,
     select,
     shade,
     tabulated,
     three_figures,
+    typed,
 )
-from memkern.shared.streaming_records import as_defined, short
+from memkern.shared.streaming_records import as_defined, of_machines, short
 
 if TYPE_CHECKING:
     from memkern.models import T0WmaxFit
@@ -80,7 +87,8 @@ _MEASURE = "memkern bs 1..5 --sizes 64KiB:512MiB:60 -o bs.parquet"
 _MEASURE_MESH = "memkern bs 6..8 --degree 1..7 --elements 4,8,12,16,20,24 -o mesh.parquet"
 
 
-class Fitted(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Fitted:
     """The fits of one test: one for all sizes, or one for sizes in the caches and one beyond."""
 
     platform: str
@@ -94,11 +102,15 @@ class Fitted(NamedTuple):
         """Return T0 of the smallest sizes with its interval, or its upper bound."""
         fit = self.fits[0]
         if fit.t0_resolved:
-            return interval(name, [1e6 * x for x in (fit.t0_s, *fit.t0_ci_s)], "µs")
+            return _interval(name, [1e6 * x for x in (fit.t0_s, *fit.t0_ci_s)], "µs")
         most = fit.t0_ci_s[1]
         return (
             f"{name} below {three_figures(1e6 * most)} µs" if most > 0 else f"{name} not resolved"
         )
+
+    def wmax(self) -> str:
+        """Return Wmax of the largest sizes with its interval."""
+        return _interval("Wmax", self.wmax_GBps, "GB/s")
 
     @property
     def wmax_GBps(self) -> tuple[float, float, float]:
@@ -113,25 +125,25 @@ class Fitted(NamedTuple):
         return self.rows["bytes_B"].isin(sizes)
 
 
+def _interval(name: str, values: Sequence[float], unit: str) -> str:
+    """Return a value with its interval as text: 'T0 1.43 [1.2, 1.66] µs'."""
+    value, low, high = map(three_figures, values)
+    return f"{name} {value} [{low}, {high}] {unit}"
+
+
 def own_tests(records: Records, kernels: Sequence[str]) -> tuple[DataFrame, list[str]]:
     """Return the records of some tests with one setting, the best for each size and degree.
 
     If a test has several values in another column of `memkern.models.records.APART`, the value with
     most sizes is chosen.
     """
-    meshes = [kernel for kernel in kernels if kernel in MESH]
-    frame, notes = select(
-        records,
-        kernels,
-        ("bytes_B", "footprint_B", "time_min_s", "repetition", "threads", "dtype")
-        + ("degree",) * (meshes == list(kernels)),
-    )
-    if "degree" not in frame:
-        frame = frame.assign(degree=math.nan)
+    needed = ("bytes_B", "footprint_B", "time_min_s", "repetition", "threads", "dtype")
+    meshes = ("degree",) * all(kernel in MESH for kernel in kernels)
+    frame, notes = select(records, kernels, needed + meshes)
+    frame = as_defined(typed(frame, ["degree"]), "paper")
     # T0 depends on how invocations are repeated.
-    frame, left = prevailing(
-        as_defined(frame, "paper"), (*SETTING, "repetition"), count=("kernel", "degree", "bytes_B")
-    )
+    setting = (*SETTING, "repetition")
+    frame, left = prevailing(frame, setting, count=("kernel", "degree", "bytes_B"))
     line = [name for name in apart(frame) if name not in ("platform", "degree")]
     frame, others = prevailing(frame, line, per=("platform", "kernel"), count=("degree", "bytes_B"))
     return best(frame, ("platform", "kernel", "degree", "bytes_B")), [*notes, *left, *others]
@@ -172,13 +184,12 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
     if frame["disturbed"].any():
         notes.append(f"{counted(int(frame['disturbed'].sum()), 'disturbed record')} in no fit.")
     for (platform, kernel), rows in frame.groupby(["platform", "kernel"], sort=False):
-        ends = cache_ends(rows)
         out: Any = None if leave_out == "none" else leave_out
+        last = max((end for _, end in cache_ends(rows)), default=None)
         try:
             if leave_out == "":
                 sides = {side.name: side.fit for side in fit_both_sides(rows)}
             else:
-                last = ends[-1][1] if ends else None
                 sides = {"all": fit_t0_wmax(rows, leave_out_B=out, caches_B=last)}
         except InputError as error:
             notes.append(f"{short(str(kernel))} on {named(platform)} not fitted: {error}.")
@@ -188,96 +199,110 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
     return done, notes
 
 
-@drawn(
-    "bs-fit",
-    "A panel for each test, of own records if there are any, 6.9 in wide, 3.35 in for one alone. A "
-    "diamond marks the size at which a fit reaches 80 % of its Wmax.",
-    paper="chalmers2020",
-    number="figure 1, 2, 3, 4, 5",
-    records="several sizes",
-    lack="no test has enough sizes to fit, a wrong `leave_out`, a bandwidth that is not positive",
-    optional=True,
-)
-def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
-    """Bandwidth of BS1 to BS5 against bytes moved: own with fits, and fits of four published GPUs.
+def _with_fits(
+    records: Records, tests: Sequence[str], leave_out: str | float, measure: str
+) -> tuple[DataFrame, list[str], list[str]]:
+    """Return the records of some tests, each with its fit, small print, and what is not fitted.
 
-    Parameters
-    ----------
-    leave_out : str or float
-        Points excluded from a single fit because they fit in the caches: ``caches``,
-        ``changepoint``, a number of bytes or ``none``. By default, if the caches are known, T0 is
-        fitted to the sizes in the caches and Wmax to the larger sizes.
+    Without own records there are two sizes of each test with published fits.
     """
-    frame, notes = own_tests(records, LINEAR)
+    from pandas import DataFrame
+
+    frame, notes = own_tests(records, tests)
     fits, unfit = fitted(frame, leave_out)
-    if len(frame) and not fits:
-        raise InputError(f"{' '.join(unfit)[:-1]}: `{_MEASURE}` measures enough sizes")
-    platforms = list(dict.fromkeys(one.platform for one in fits))
-    kernels = sorted({one.kernel for one in fits}) or list(LINEAR)
-    fig, axes = panels(len(kernels), 2, 1.75 + 0.12 * len(platforms))
-    for ax, kernel in zip(axes, kernels, strict=True):
-        lines = []
-        for one in fits:
-            if one.kernel == kernel:
-                look = own_look(platforms.index(one.platform))
-                _draw_fit(ax, one, look)
-                wmax = interval("Wmax", one.wmax_GBps, "GB/s")
-                lines.append((f"{one.t0('T₀')}   {wmax}", look.color))
-        _set_title(ax, _TITLES[kernel], lines)
-    _draw_published(axes, kernels, frame)
-    pale = ["Pale: in no fit."] * any((~one.used & ~one.rows["disturbed"]).any() for one in fits)
-    notes = [*notes, *unfit, *_fit_notes(fits), *pale, *_published_notes(records, frame, _MEASURE)]
-    return finish(fig, 4, notes, frame)
+    notes += [*unfit, *_fit_notes(fits)]
+    notes.append("Published: T(B) = T₀ + B / Wmax by table 3 of Chalmers and Warburton 2020.")
+    if frame.empty:
+        notes += [f"No own record: `{measure}` measures it."] * (records is not None)
+        known = {row["kernel"] for row in reference.rows("chalmers2020")}
+        cases = [(test, size_B) for test in tests if test in known for size_B in _SIZES]
+        nothing: dict[str, Any] = {BANDWIDTH: math.nan, "degree": math.nan, "disturbed": False}
+        frame = DataFrame(cases, columns=["kernel", "bytes_B"]).assign(platform="", **nothing)
+    fit_of = {(one.platform, one.kernel): one for one in fits}
+    cells = zip(frame["platform"], frame["kernel"], strict=True)
+    frame = frame.assign(
+        fit=objects(frame, map(fit_of.get, cells)),
+        panel=frame["kernel"].map(_TITLES),
+        least_B=frame["bytes_B"].min(),
+        most_B=frame["bytes_B"].max(),
+    )
+    return frame, notes, unfit
 
 
-def _draw_published(axes: Sequence[Axes], kernels: Sequence[str], frame: DataFrame) -> None:
-    """Draw the published models of each panel's test, and set the axes of all panels.
+def _fit_notes(fits: Sequence[Fitted]) -> list[str]:
+    """Return the explanation of the fits for the small print."""
+    held = _tests([one for one in fits if one.in_caches])
+    far = _tests([one for one in fits if any(fit.far for fit in one.fits)])
+    notes = {
+        "Line: fit of T(B) = T₀ + B / Wmax, in brackets 95 % intervals; ◇ 80 % of Wmax.": fits,
+        "T₀ is fitted to sizes up to half the last cache, Wmax to sizes beyond it.": any(
+            len(one.fits) > 1 for one in fits
+        ),
+        f"Wmax of {held} is a bandwidth of the caches: few sizes exceed them.": held,
+        f"Half the points of {far} are more than 10 % off their line.": far,
+        "No line is drawn at sizes that it misses by more than a third.": not all(
+            fit.holds.all() for one in fits for fit in one.fits
+        ),
+    }
+    return [text for text, holds in notes.items() if holds]
 
-    The lines have the sizes of the own records, and more if these are about the same. Bandwidths
-    are on a logarithmic axis if the largest own one is much smaller than those of the GPUs.
+
+def _tests(fits: Sequence[Fitted]) -> str:
+    """Return the tests of some fits as text, '' if there are none."""
+    names = dict.fromkeys(short(one.kernel) for one in fits)
+    return joined(list(names)) if names else ""
+
+
+def _left_out(panel: Panel) -> None:
+    """Draw the points that are in no fit pale."""
+    for _, rows in panel.rows[panel.rows["pale"]].groupby("platform", sort=False):
+        look = rows[LOOK].iloc[0]._replace(zorder=3)._asdict()
+        panel.ax.plot(rows[panel.x], rows[panel.y], alpha=0.25, label="_left out", **look)
+
+
+@dataclass(frozen=True)
+class _Fits:
+    """The fits of a panel, with their T0 and Wmax below its title.
+
+    Attributes
+    ----------
+    label : str
+    between : str
+        What separates T0 and Wmax.
+    look : callable
+        Returns the look of a platform by its number.
     """
-    import numpy as np
 
-    known = reference.rows("chalmers2020")
-    least, most = map(float, frame["bytes_B"].agg(["min", "max"]) if len(frame) else _SIZES)
-    if most < _WIDEN * least:
-        least, most = least / _WIDEN, most * _WIDEN
-    size = np.geomspace(least, most, 200)
-    wide = len(frame) > 0 and frame[BANDWIDTH].max() < max(row["wmax_GBps"] for row in known) / 5
-    for ax, kernel in zip(axes, kernels, strict=True):
-        for number, row in enumerate(row for row in known if row["kernel"] == kernel):
-            look = other_look(number)._replace(marker="", linestyle=(0, (4, 1.5)))
-            bandwidth = size / (row["t0_s"] + size / (row["wmax_GBps"] * 1e9)) / 1e9
-            ax.plot(size, bandwidth, label=f"{row['platform']}, published fit", **look._asdict())
-        bytes_axis(ax, 5)
-        if wide:
-            ax.set_yscale("log")
-            counts_axis(ax.yaxis, 8)
-        else:
-            ax.set_ylim(0, 1.06 * ax.dataLim.y1)
-        ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
+    label: str = "_fit"
+    between: str = "   "
+    look: Callable[[int], Look] = own_look
 
-
-def _published_notes(records: Records, frame: DataFrame, measure: str) -> list[str]:
-    """Return the explanation of the published lines, and that there is no own record."""
-    notes = ["Published: T(B) = T₀ + B / Wmax by table 3 of Chalmers and Warburton 2020."]
-    if records is not None and frame.empty:
-        notes.append(f"No own record: `{measure}` measures it.")
-    return notes
-
-
-def _draw_fit(ax: Axes, one: Fitted, look: Look) -> None:
-    """Draw points (excluded ones pale) and each fit with the size that reaches 80 % of Wmax."""
-    shown = one.used | one.rows["disturbed"]
-    points = look._replace(linestyle="none", markersize=3.2)
-    curve(ax, one.rows[shown], "bytes_B", BANDWIDTH, points, named(one.platform))
-    rest, pale = one.rows[~shown], points._replace(zorder=3)._asdict()
-    ax.plot(rest["bytes_B"], rest[BANDWIDTH], alpha=0.25, label="_left out", **pale)
-    for fit in one.fits:
-        draw_line(ax, fit, look.color)
+    def __call__(self, panel: Panel) -> None:
+        """Draw the fits and write the title."""
+        told, platforms = [], distinct(panel.frame["platform"])
+        for one in dict.fromkeys(panel.rows["fit"].dropna()):
+            colour = self.look(platforms.index(one.platform)).color
+            for fit in one.fits:
+                _draw_line(panel.ax, fit, colour, self.label)
+            values = one.t0("T₀"), one.wmax()
+            told += [(line, colour) for line in self.between.join(values).split("\n")]
+        for number, (line, colour) in enumerate(reversed(told)):
+            panel.ax.annotate(
+                line,
+                (0, 1),
+                xycoords="axes fraction",
+                xytext=(0, 2 + 8.5 * number),
+                textcoords="offset points",
+                fontsize=NOTE_SIZE,
+                color=colour,
+                va="bottom",
+                # The padding of the title makes room for it.
+                in_layout=False,
+            )
+        panel.ax.set_title(panel.rows[TITLE].iloc[0], loc="left", pad=4 + 8.5 * len(told))
 
 
-def draw_line(ax: Axes, fit: T0WmaxFit, colour: str, label: str = "_fit") -> None:
+def _draw_line(ax: Axes, fit: T0WmaxFit, colour: str, label: str) -> None:
     """Draw a fit in its range of validity, and the point at which it reaches 80 % of Wmax."""
     import numpy as np
 
@@ -289,66 +314,115 @@ def draw_line(ax: Axes, fit: T0WmaxFit, colour: str, label: str = "_fit") -> Non
     how: dict[str, Any] = {"color": colour, "zorder": 9}
     ax.plot(size, drawn, linewidth=1.1, label=label, **how)
     if fit.t0_resolved and x[0] <= fit.b80_B <= x[-1]:
-        top = 0.8 * fit.wmax_GBps
-        ax.plot(
-            fit.b80_B, top, marker="D", markersize=4, markerfacecolor="white", label="_b80", **how
-        )
+        how |= {"marker": "D", "markersize": 4, "markerfacecolor": "white", "label": "_b80"}
+        ax.plot(fit.b80_B, 0.8 * fit.wmax_GBps, **how)
 
 
-def _set_title(ax: Axes, title: str, lines: Sequence[tuple[str, str]]) -> None:
-    """Write a title and pairs of a line and its colour above the axes."""
-    for number, (line, colour) in enumerate(reversed(lines)):
-        ax.annotate(
-            line,
-            (0, 1),
-            xycoords="axes fraction",
-            xytext=(0, 2 + 8.5 * number),
-            textcoords="offset points",
-            fontsize=NOTE_SIZE,
-            color=colour,
-            va="bottom",
-            # The padding of the title makes room for it.
-            in_layout=False,
-        )
-    ax.set_title(title, loc="left", pad=4 + 8.5 * len(lines))
+def _published(panel: Panel) -> None:
+    """Draw the published models of a panel's test.
+
+    The lines have the sizes of the own records, and more if these are about the same.
+    """
+    import numpy as np
+
+    least, most = panel.rows[["least_B", "most_B"]].iloc[0]
+    if most < _WIDEN * least:
+        least, most = least / _WIDEN, most * _WIDEN
+    size = np.geomspace(least, most, 200)
+    kernel, known = panel.rows["kernel"].iloc[0], reference.rows("chalmers2020")
+    for number, row in enumerate(row for row in known if row["kernel"] == kernel):
+        look = other_look(number)._replace(marker="", linestyle=(0, (4, 1.5)))
+        bandwidth = size / (row["t0_s"] + size / (row["wmax_GBps"] * 1e9)) / 1e9
+        panel.ax.plot(size, bandwidth, label=f"{row['platform']}, published fit", **look._asdict())
 
 
-def interval(name: str, values: Sequence[float], unit: str) -> str:
-    """Return a value with its interval as text: 'T0 1.43 [1.2, 1.66] µs'."""
-    value, low, high = map(three_figures, values)
-    return f"{name} {value} [{low}, {high}] {unit}"
+def _beside_published(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
+    """Make y logarithmic if the largest own bandwidth is much smaller than those of the GPUs."""
+    if frame[column].max() < reference.load("chalmers2020")["wmax_GBps"].max() / 5:
+        ax.set_yscale("log")
+        counts_axis(ax.yaxis, 8)
+    else:
+        ax.set_ylim(0, 1.06 * ax.dataLim.y1)
 
 
-def _fit_notes(fits: Sequence[Fitted]) -> list[str]:
-    """Return the explanation of points and lines for the small print."""
-    if not fits:
-        return []
-    notes = ["Line: fit of T(B) = T₀ + B / Wmax, in brackets 95 % intervals; ◇ 80 % of Wmax."]
-    if any(len(one.fits) > 1 for one in fits):
-        notes.append("T₀ is fitted to sizes up to half the last cache, Wmax to sizes beyond it.")
-    held = dict.fromkeys(short(one.kernel) for one in fits if one.in_caches)
-    if held:
-        notes.append(
-            f"Wmax of {joined(list(held))} is a bandwidth of the caches: few sizes exceed them."
-        )
-    far = dict.fromkeys(short(one.kernel) for one in fits if any(fit.far for fit in one.fits))
-    if far:
-        notes.append(f"Half the points of {joined(list(far))} are more than 10 % off their line.")
-    if not all(fit.holds.all() for one in fits for fit in one.fits):
-        notes.append("No line is drawn at sizes that it misses by more than a third.")
-    return notes
+_SIZE_AXIS = Axis("bytes_B", "Bytes moved", byte_scale)
+_BANDWIDTH_AXIS = Axis(BANDWIDTH, "Bandwidth (GB/s)", _beside_published)
 
 
-@drawn(
-    "bs-mesh",
-    "A row for each platform, a panel for each test, 6.9 in wide.",
+@dataclass(frozen=True, kw_only=True)
+class _OfPlatforms(Curves):
+    """Curves with a line below the title for each platform."""
+
+    def height_of(self, frame: DataFrame, parts: Sequence[DataFrame]) -> float:
+        """Return the height of a panel in inches."""
+        return self.height + 0.12 * frame["series"].nunique()
+
+
+@_OfPlatforms(
+    name="bs-fit",
+    x=_SIZE_AXIS,
+    y=_BANDWIDTH_AXIS,
+    layers=(Measured("series"), _left_out, _Fits(), _published),
+    panels=("kernel",),
+    title=lambda *_: "",
+    height=1.75,
+    returns="A panel for each test, of own records if there are any, 6.9 in wide, 3.35 in for one "
+    "alone. A diamond marks the size at which a fit reaches 80 % of its Wmax.",
+    paper="chalmers2020",
+    number="figure 1, 2, 3, 4, 5",
+    records="several sizes",
+    lack="no test has enough sizes to fit, a wrong `leave_out`, a bandwidth that is not positive",
+    optional=True,
+)
+def bs_fits(records: Records = None, leave_out: str | float = "") -> Selection:
+    """Bandwidth of BS1 to BS5 against bytes moved: own with fits, and fits of four published GPUs.
+
+    Parameters
+    ----------
+    leave_out : str or float
+        Points excluded from a single fit because they fit in the caches: ``caches``,
+        ``changepoint``, a number of bytes or ``none``. By default, if the caches are known, T0 is
+        fitted to the sizes in the caches and Wmax to the larger sizes.
+    """
+    frame, notes, unfit = _with_fits(records, LINEAR, leave_out, _MEASURE)
+    frame = frame.sort_values("kernel", kind="stable")
+    known = frame[frame["fit"].notna() | frame[BANDWIDTH].isna()]
+    need_rows(known, f"{' '.join(unfit)[:-1]}: `{_MEASURE}` measures enough sizes")
+    platforms, fits = distinct(known["platform"]), dict.fromkeys(known["fit"].dropna())
+    looks = [
+        own_look(platforms.index(platform))._replace(linestyle="none", markersize=3.2)
+        for platform in known["platform"]
+    ]
+    used = known.index.isin([row for one in fits for row in one.rows.index[one.used]])
+    shown = used | known["disturbed"]
+    known = known.assign(
+        series=known["platform"].where(shown),
+        label=known["platform"].map(named),
+        pale=known["fit"].notna() & ~shown,
+        look=objects(known, looks),
+    )
+    return known, notes + ["Pale: in no fit."] * bool(known["pale"].any())
+
+
+@Curves(
+    name="bs-mesh",
+    x=_SIZE_AXIS,
+    y=_BANDWIDTH_AXIS,
+    layers=(Measured("series"), _Fits("fit, N = 7", "\n", lambda _: own_look(0)), _published),
+    panels=("platform", "kernel"),
+    sort=True,
+    columns=lambda parts: max(2, len({rows["kernel"].iloc[0] for rows in parts})),
+    title=lambda *_: "",
+    height=2.2,
+    legend=8,
+    returns="A row for each platform, a panel for each test, 6.9 in wide.",
     paper="chalmers2020",
     number="figure 6, 7",
     records="several meshes",
     lack="a wrong `leave_out`, a bandwidth that is not positive",
     optional=True,
 )
-def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
+def bs_mesh(records: Records = None, leave_out: str | float = "") -> Selection:
     """Bandwidth of BS6 to BS8 against bytes moved: a line for each degree, and four published fits.
 
     Parameters
@@ -357,37 +431,20 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
         As for `bs_fits`, for the fit at degree 7, which is drawn in black. The published fits are
         of this degree as well, and of BS6 and BS7.
     """
-    frame, notes = own_tests(records, MESH)
-    fits, unfit = fitted(frame, leave_out)
-    fit_of = {(one.platform, one.kernel): one for one in fits}
-    platforms, kernels = list(dict.fromkeys(frame["platform"])), sorted(set(frame["kernel"]))
-    measured = set(zip(frame["platform"], frame["kernel"], strict=True))
-    cells = [(platform, kernel) for platform in platforms for kernel in kernels]
-    cells = [cell for cell in cells if cell in measured] or [("", kernel) for kernel in MESH[:2]]
-    fig, axes = panels(len(cells), max(2, len(kernels)), 2.2)
-    degrees = sorted(frame["degree"].dropna().unique())
-    span = max(degrees[-1] - degrees[0], 1.0) if degrees else 1.0
-    for ax, (platform, kernel) in zip(axes, cells, strict=True):
-        rows = frame[(frame["platform"] == platform) & (frame["kernel"] == kernel)]
-        for degree in degrees:
-            look = own_look(0)._replace(
-                color=shade((degree - degrees[0]) / span),
-                linewidth=1.0,
-                markersize=2.6,
-                zorder=5,
-            )
-            curve(ax, rows[rows["degree"] == degree], "bytes_B", BANDWIDTH, look, f"N = {degree:g}")
-        lines = []
-        if (platform, kernel) in fit_of:
-            one = fit_of[platform, kernel]
-            for fit in one.fits:
-                draw_line(ax, fit, "black", label="fit, N = 7")
-            lines = [one.t0("T₀"), interval("Wmax", one.wmax_GBps, "GB/s")]
-        name = f"{named(platform, 16)}\n" if len(platforms) > 1 else ""
-        _set_title(ax, name + _TITLES[kernel], [(line, "black") for line in lines])
-    _draw_published(axes, [kernel for _, kernel in cells], frame)
-    published = _published_notes(records, frame, _MEASURE_MESH)
-    return finish(fig, 8, [*notes, *unfit, *_fit_notes(fits), *published], frame)
+    frame, notes, _ = _with_fits(records, MESH, leave_out, _MEASURE_MESH)
+    degree = frame["degree"]
+    share = (degree - degree.min()) / max(degree.max() - degree.min(), 1.0)
+    look = own_look(0)._replace(linewidth=1.0, markersize=2.6, zorder=5)
+    frame = frame.assign(
+        series=degree.map("N = {:g}".format, na_action="ignore"),
+        look=objects(frame, [look._replace(color=shade(each)) for each in share]),
+    )
+    names = [f"N = {each:g}" for each in sorted(set(degree.dropna()))]
+    frame = ordered(frame, "series", names)
+    if frame["platform"].nunique() > 1:
+        platform = [f"{named(name, 16)}\n" for name in frame["platform"]]
+        frame = frame.assign(panel=platform + frame[TITLE])
+    return frame, notes
 
 
 _MIB, _GIB = 2**20, 2**30
@@ -409,50 +466,36 @@ def devices_table(records: Records = None) -> DataFrame:
     from pandas import DataFrame
 
     published = [{**row, "row": "published"} for row in reference.rows("chalmers2020-devices")]
+    own = [
+        _described(row, environment)
+        for environment, rows in of_machines(records)
+        for row in rows.drop_duplicates("device").to_dict("records")
+        if row["device"] not in LIBRARIES
+    ]
     columns = [
         *("platform", "row", "tdp_W", "compute_units", "registers_MB", "shared_MB"),
         *("l1_MB", "l2_MB", "l3_MB", "memory", "peak_bandwidth_GBps"),
     ]
-    table = DataFrame([*_own_devices(records), *published], columns=columns)
+    table = DataFrame([*own, *published], columns=columns)
     numbers = [name for name in columns if name not in ("platform", "row", "memory")]
     return table.astype(dict.fromkeys(numbers, float)).astype({"compute_units": "Int64"})
 
 
-def _own_devices(records: Records) -> list[dict[str, Any]]:
-    """Return a row for each processor and GPU of own records."""
-    environments = getattr(records, "environments", {})
-    frame = frame_of(records)
-    if records is not None:
-        need_columns(frame, "platform")
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for record in frame.to_dict("records"):
-        key, device = str(record.get("environment_id")), str(record.get("device", HOST.device))
-        if device not in LIBRARIES:
-            environment = environments.get(key) or {}
-            rows.setdefault((key, device), _described(record, device, environment))
-    return list(rows.values())
-
-
-def _described(
-    record: Mapping[Any, Any], device: str, environment: Mapping[str, Any]
-) -> dict[str, Any]:
-    about = (environment.get("devices") or {}).get(device) or {}
-    machine = environment.get("machine") or {}
-    if device == HOST.device:
-        caches = data_caches({"": environment})[""]
-        totals = [(f"l{level}_MB", size_B * count / _MIB) for level, size_B, count in caches]
-        units, memory_B = machine.get("cores"), machine.get("memory_B")
-        kind = (environment.get("memory") or {}).get("kind") or ""
-    else:
-        totals = [("l2_MB", about["l2_B"] / _MIB)] if about.get("l2_B") else []
-        units, memory_B, kind = about.get("units"), about.get("memory_B"), ""
+def _described(record: Mapping[Any, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of the processor or GPU of a record."""
+    device, caches = record["device"], data_caches({"": environment})[""]
+    about = environment.get("machine") or {}
+    kind = (environment.get("memory") or {}).get("kind") or ""
+    if device != HOST.device:
+        about, kind = (environment.get("devices") or {}).get(device) or {}, ""
+        caches = [(2, about["l2_B"], 1)] if about.get("l2_B") else []
+    memory_B = about.get("memory_B")
     return {
-        "platform": (machine.get("model") if device == HOST.device else about.get("name"))
-        or record["platform"],
+        "platform": about.get("model") or about.get("name") or record["platform"],
         "row": "own",
-        "compute_units": units,
-        **dict(totals),
-        "memory": f"{memory_B / _GIB:.0f} GB {kind}".strip() if memory_B else "",
+        "compute_units": about.get("cores") or about.get("units"),
+        **{f"l{level}_MB": size_B * count / 2**20 for level, size_B, count in caches},
+        "memory": f"{memory_B / 2**30:.0f} GB {kind}".strip() if memory_B else "",
         "peak_bandwidth_GBps": peak_GBps(record, environment),
     }
 
@@ -481,21 +524,28 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
     from pandas import DataFrame
 
     tests = [f"bs.bs{number}" for number in range(1, 8)]
-    table: dict[str, dict[str, float | str]] = {test: {"test": short(test)} for test in tests}
     frame, _ = own_tests(None if records is None else with_peak(frame_of(records)), tests)
     devices = reference.rows("chalmers2020-devices")
     peaks = {row["platform"]: row["peak_bandwidth_GBps"] for row in devices}
     cells = [(one.platform, one.kernel, fit_columns(one)) for one in fitted(frame, leave_out)[0]]
-    for row in reference.rows("chalmers2020"):
-        wmax, share = row["wmax_GBps"], row["wmax_GBps"] / peaks[row["platform"]]
-        published = {"T0_us": row["t0_s"] * 1e6, "Wmax_GBps": wmax, "Wmax_of_peak": share}
-        cells.append((row["platform"], row["kernel"], published))
-    columns = {"test": None}
+    cells += [
+        (
+            row["platform"],
+            row["kernel"],
+            {
+                "T0_us": row["t0_s"] * 1e6,
+                "Wmax_GBps": row["wmax_GBps"],
+                "Wmax_of_peak": row["wmax_GBps"] / peaks[row["platform"]],
+            },
+        )
+        for row in reference.rows("chalmers2020")
+    ]
+    columns: dict[str, dict[str, float]] = {}
     for platform, kernel, values in cells:
-        named_values = {f"{platform}: {name}": value for name, value in values.items()}
-        table[kernel] |= named_values
-        columns |= dict.fromkeys(named_values)
-    return DataFrame(list(table.values()), columns=list(columns))
+        for name, value in values.items():
+            columns.setdefault(f"{platform}: {name}", {})[kernel] = value
+    table = DataFrame(columns, index=tests)
+    return table.rename(index=short).rename_axis("test").reset_index()
 
 
 def fit_columns(one: Fitted) -> dict[str, float]:

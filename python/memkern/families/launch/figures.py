@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memkern.plots.kit import (
     HIGH,
     LOW,
+    QUANTITY,
     Axes,
-    DataFrame,
-    Figure,
+    Axis,
+    Curves,
+    Measured,
+    Panel,
     Records,
+    Selection,
     counts_axis,
-    curve,
-    drawn,
-    finish,
+    distinct,
     intervals,
     marked_look,
-    panels,
+    ordered,
     plain,
+    quantities,
     ranked,
     select,
     threads_axis,
@@ -24,62 +29,78 @@ from memkern.plots.kit import (
 from memkern.plots.papers import told_points
 from memkern.shared.streaming_records import BARRIER
 
+NS, CYCLES = "barrier_ns", "barrier_cycles"
 # Labels of a legend, from the cheapest kind of waiting to the most expensive.
-_CYCLES = "Core cycles of a barrier"
 _BARRIERS = {"spin": "spinning", "omp-active": "OpenMP, active", "omp-passive": "OpenMP, passive"}
 
 
-@drawn(
-    "barrier-cost",
-    "A panel of nanoseconds and, if the clock is known, one of cycles, 6.9 in wide.",
+def _spread(panel: Panel) -> None:
+    """Draw the range over the runs of each curve."""
+    for number, name in enumerate(distinct(panel.frame["series"])):
+        rows = panel.rows[panel.rows["series"] == name]
+        per_s = rows[panel.y] / rows["barrier_s"]
+        rows = rows.assign(
+            **{LOW: rows["barrier_low_s"] * per_s, HIGH: rows["barrier_high_s"] * per_s}
+        )
+        intervals(panel.ax, rows, panel.x, panel.y, marked_look(number), "_spread", name)
+
+
+def _told(panel: Panel) -> None:
+    """Draw the numbers of the paper's text, which are cycles."""
+    if panel.y == CYCLES:
+        told_points(panel.ax, "figure 3", "cost of a barrier")
+
+
+def _counts(ax: Axes, *_: Any) -> None:
+    ax.set_yscale("log")
+    counts_axis(ax.yaxis, 12)
+
+
+@Curves(
+    name="barrier-cost",
+    x=Axis("threads", "Threads", lambda ax, *_: threads_axis(ax, ax.dataLim.x1)),
+    y={
+        NS: Axis(NS, "Time of a barrier (ns)", _counts),
+        CYCLES: Axis(CYCLES, "Core cycles of a barrier", _counts),
+    },
+    layers=(_spread, Measured("series"), _told),
+    panels=(QUANTITY,),
+    title=lambda *_: "",
+    height=2.4,
+    legend=3,
     paper="alappat2021",
     number="figure 3",
     records="`launch.barrier`; the lowest cost of each kind and thread count is drawn",
+    returns="A panel of nanoseconds and, if the clock is known, one of cycles, 6.9 in wide.",
 )
-def barrier_cost(records: Records = None) -> Figure:
+def barrier_cost(records: Records = None) -> Selection:
     """Cost of a barrier against the number of threads, in nanoseconds and in core cycles."""
-    ends = ("barrier_low_s", "barrier_high_s")
     frame, notes = select(
         records,
         [BARRIER],
-        ("threads", "barrier", "clock_GHz", *ends),
+        ("threads", "barrier", "clock_GHz", "barrier_low_s", "barrier_high_s"),
         measure="memkern machine barrier -o barrier.parquet",
         value="barrier_s",
     )
     frame = ranked(frame, "barrier_s", lowest=True)
     frame = frame.drop_duplicates(["machine", "barrier", "threads"])
     several = frame["machine"].nunique() > 1
-    units = [("Time of a barrier (ns)", frame.assign(scale=1e9))]
-    with_clock = frame[frame["clock_GHz"] > 0]
-    if len(with_clock):
-        units.append((_CYCLES, with_clock.assign(scale=with_clock["clock_GHz"] * 1e9)))
-        notes.append(
-            "A64FX: numbers in the text of Alappat et al. 2021, the second for more than 12 cores."
-        )
-    else:
-        notes.append("The records have no clock frequency.")
-    fig, axes = panels(len(units), 2, 2.4)
-    kinds = [*_BARRIERS, *sorted(set(frame["barrier"]) - set(_BARRIERS))]
-    for ax, (unit, rows) in zip(axes, units, strict=True):
-        number = 0
-        for name in dict.fromkeys(frame["machine"]):
-            for kind in kinds:
-                mine = rows[(rows["machine"] == name) & (rows["barrier"] == kind)]
-                label = _BARRIERS.get(kind, plain(kind)) + f": {plain(name, 28)}" * several
-                if len(mine):
-                    _with_spread(ax, mine.sort_values("threads"), number, label)
-                    number += 1
-        cores = told_points(ax, "figure 3", "cost of a barrier") if unit == _CYCLES else []
-        ax.set(xlabel="Threads", ylabel=unit, yscale="log")
-        counts_axis(ax.yaxis, 12)
-        threads_axis(ax, max([rows["threads"].max(), *cores]))
-    return finish(fig, 3, [*notes, "Bars: spread over the runs."], frame)
-
-
-def _with_spread(ax: Axes, rows: DataFrame, number: int, label: str) -> None:
-    """Draw the median cost of one kind of barrier with its range over the runs."""
-    columns = {"barrier_s": "drawn", "barrier_low_s": LOW, "barrier_high_s": HIGH}
-    rows = rows.assign(**{new: rows[old] * rows["scale"] for old, new in columns.items()})
-    look = marked_look(number)
-    intervals(ax, rows, "threads", "drawn", look, "_spread", label)
-    curve(ax, rows, "threads", "drawn", look, label)
+    time_ns = 1e9 * frame["barrier_s"]
+    frame = frame.assign(
+        series=frame["machine"] + frame["barrier"],
+        label=[
+            _BARRIERS.get(kind, plain(kind)) + f": {plain(machine, 28)}" * several
+            for kind, machine in zip(frame["barrier"], frame["machine"], strict=True)
+        ],
+        barrier_ns=time_ns,
+        barrier_cycles=(time_ns * frame["clock_GHz"]).where(frame["clock_GHz"] > 0),
+    )
+    frame = ordered(frame, "barrier", dict.fromkeys([*_BARRIERS, *sorted(frame["barrier"])]))
+    frame = ordered(frame, "machine", frame["machine"].unique())
+    frame = quantities(frame.sort_values(["machine", "barrier"]), NS, CYCLES)
+    notes.append(
+        "A64FX: numbers in the text of Alappat et al. 2021, the second for more than 12 cores."
+        if frame[QUANTITY].eq(CYCLES).any()
+        else "The records have no clock frequency."
+    )
+    return frame, [*notes, "Bars: spread over the runs."]

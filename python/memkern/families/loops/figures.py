@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.models.memory import from_memory, memory_values
@@ -22,36 +22,34 @@ from memkern.plots.kit import (
     Axis,
     Curves,
     DataFrame,
-    Figure,
     InputError,
     Level,
     Measured,
+    Panel,
     Records,
     Selection,
     Series,
     best,
     by_build,
     byte_scale,
-    bytes_axis,
+    byte_ticks,
     cache_ends,
     cache_regions,
     curve,
-    drawn,
     ecm_look,
-    extent,
-    finish,
     first_note,
     from_zero,
-    label_outside,
     log2_axis,
     log_scale,
     machine_for,
     machine_note,
+    machine_title,
     named,
     need_rows,
+    objects,
+    ordered,
     others_note,
     own_look,
-    panels,
     predictions,
     prevailing,
     ranked,
@@ -111,27 +109,95 @@ def _own_cycles(
     frame = frame[frame["kernel"] != MATVEC]
     frame, left = prevailing(frame)
     frame = frame.assign(nt=is_nt(frame), unroll=frame["unroll"].fillna(0.0))
-    held = _held(frame) if "layer_condition" in frame else ""
-    pages = words(frame["pages_requested"]) if "pages_requested" in frame else ""
-    frame = by_build(frame.assign(held=held, page=pages, build=""), "build", "")
+    about = frame.reindex(columns=["pages_requested", "layer_condition", "conditions"])
+    # The level that holds a stencil's rows, if the size was chosen for a level.
+    held, chosen = about["conditions"].map(_holder), words(about["layer_condition"])
+    held = held.where(chosen.ne("") & held.ne(""), chosen)
+    frame = frame.assign(held=held, page=words(about["pages_requested"]), build="")
+    frame = by_build(frame, "build", "")
     frame = ranked(frame, CYCLES, lowest=True)
     cases = ["platform", "build", "kernel", "held", "page", "footprint_B", "unroll", "nt"]
     return frame.drop_duplicates(cases).sort_index(), notes + left
 
 
-@drawn(
-    "loops-cycles",
-    "A panel for each build, platform, kernel and requested size of pages, 6.9 in wide, 3.35 in "
-    "for one alone.",
+def _fewest(panel: Panel) -> None:
+    """Draw the fewest cycles of several unrollings, with the unrolling of each level below."""
+    lowest = panel.rows[panel.rows["fewest"]]
+    if lowest.empty:
+        return
+    look = own_look(0)._replace(marker="", linewidth=2.4, zorder=3)
+    curve(panel.ax, lowest, panel.x, CYCLES, look, "fewest cycles")
+    edges = [0.0, *(end for _, end in cache_ends(panel.rows)), math.inf]
+    for low, high in itertools.pairwise(edges):
+        rows = lowest[lowest[panel.x].between(low, high, inclusive="right")]
+        if rows.empty:
+            continue
+        least = min(rows.to_dict("records"), key=lambda row: float(row[CYCLES]))
+        position = math.exp(sum(map(math.log, rows[panel.x])) / len(rows))
+        text: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": GREY, "ha": "center", "va": "top"}
+        text["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.2}
+        panel.ax.annotate(
+            f"u={least['unroll']:g}" if least["unroll"] else "own",
+            (position, least[CYCLES]),
+            xytext=(0, -3),
+            textcoords="offset points",
+            **text,
+        )
+
+
+def _ecm(panel: Panel) -> None:
+    """Draw the cycles by the model."""
+    known = panel.rows.dropna(subset="ecm").sort_values(panel.x)
+    if len(known):
+        look = ecm_look(own_look(1)._replace(zorder=6))
+        panel.ax.plot(known[panel.x], known["ecm"], label=ECM, **look._asdict())
+
+
+def _mark_rows(panel: Panel) -> None:
+    """Mark the smallest sizes at which a cache no longer holds three rows of a stencil."""
+    rows = panel.rows
+    if rows["kernel"].iloc[0] != STENCIL or rows["held"].iloc[0]:
+        return
+    panel.ax.set_title(panel.ax.get_title(), pad=19)
+    starts: dict[str, float] = {}
+    for row in rows.sort_values(panel.x).to_dict("records"):
+        if holder := _holder(row.get("conditions")):
+            starts.setdefault(f"rows in {holder}", row[panel.x])
+    ends = [*starts.values(), math.inf][1:]
+    cache_regions(panel.ax, list(zip(starts, ends, strict=False)), line=1)
+
+
+def _cycles_scale(ax: Axes, *_: Any) -> None:
+    ax.set_yscale("log", base=2)
+    low, high = ax.dataLim.y0 / 1.35, ax.dataLim.y1 * 1.2
+    ax.set_ylim(low, max(high, 4 * low))
+    log2_axis(ax.yaxis)
+
+
+@Curves(
+    name="loops-cycles",
+    x=Axis("footprint_B", "Memory used", byte_ticks(4)),
+    y=Axis(CYCLES, "Cycles per vector", _cycles_scale),
+    layers=(Measured("series"), _fewest, Measured("nontemporal"), _ecm),
+    marks=(_mark_rows,),
+    panels=("kernel", "held", "page", "platform", "build"),
+    columns=lambda parts: 2 if len({rows["platform"].iloc[0] for rows in parts}) == 2 else 3,
+    height=1.75,
+    caches=True,
+    outside=True,
+    legend=5,
+    returns="A panel for each build, platform, kernel and requested size of pages, 6.9 in wide, "
+    "3.35 in for one alone.",
     paper="alappat2021",
     number="figure 5",
     records="loop kernels at two sizes or more. The caches are marked if a ResultSet describes "
     "them",
-    lack="no kernel with cycles at two sizes",
+    lack="no loop has its cycles at two sizes",
+    measure=_MEASURE,
 )
 def cycles(
     records: Records = None, kernels: str | Sequence[str] = "loops", machine: str = ""
-) -> Figure:
+) -> Selection:
     """Core cycles for one vector of every stream against the memory used, by unrolling.
 
     The unrolling with the fewest cycles in each level is named below the line of the fewest cycles.
@@ -149,106 +215,58 @@ def cycles(
     frame, notes = _own_cycles(records, split(kernels), _MEASURE)
     here = ["platform", "kernel", "held", "page", "build"]
     frame = frame[frame.groupby(here)["footprint_B"].transform("nunique") > 1]
-    need_rows(frame, f"no loop has its cycles at two sizes: `{_MEASURE}` measures them")
-    platforms = list(dict.fromkeys(frame["platform"]))
-    # Panels of the same loop on several platforms are next to each other.
-    cells = list(frame.groupby(here[1:] + here[:1], sort=False))
-    order = list(dict.fromkeys(cell[:3] for cell, _ in cells))
-    cells.sort(key=lambda pair: (order.index(pair[0][:3]), platforms.index(pair[0][-1])))
-    several_pages = frame["page"].nunique() > 1
-    columns = 2 if len(platforms) == 2 else 3
+    ordinary = frame[~frame["nt"]]
+    lowest = ranked(ordinary, CYCLES, lowest=True).drop_duplicates([*here, "footprint_B"])
+    several = lowest.index[ordinary.groupby(here)["unroll"].transform("nunique")[lowest.index] > 1]
     unrolls = sorted(set(frame["unroll"]) - {0.0})
-    fig, axes = panels(len(cells), columns, 1.75)
-    for ax, ((kernel, held, page, build, platform), rows) in zip(axes, cells, strict=True):
-        ordinary, nontemporal = rows[~rows["nt"]], rows[rows["nt"]]
-        for unroll in [0.0, *unrolls]:
-            of_unroll = ordinary[ordinary["unroll"] == unroll]
-            share = unrolls.index(unroll) / max(len(unrolls) - 1, 1) if unroll else 0.0
-            look = own_look(0)._replace(linewidth=0.9, markersize=2.0, zorder=4)
-            if unrolls:
-                look = look._replace(color=shade(share) if unroll else GREY)
-            label = f"unrolled {unroll:g}" if unroll else "kernel's own unrolling"
-            if len(of_unroll):
-                curve(ax, of_unroll, "footprint_B", CYCLES, look, label)
-        lowest = ranked(ordinary, CYCLES, lowest=True).drop_duplicates("footprint_B")
-        bold = own_look(0)._replace(marker="", linewidth=2.4, zorder=3)
-        if ordinary["unroll"].nunique() > 1:
-            curve(ax, lowest, "footprint_B", CYCLES, bold, "fewest cycles")
-        if len(nontemporal):
-            look = own_look(1)._replace(linewidth=1.0, markersize=2.0, linestyle=NT_DASHES)
-            curve(ax, nontemporal, "footprint_B", CYCLES, look, "non-temporal stores")
-        if source is not None and len(lowest):
-            _ecm_cycles(ax, lowest, source, of_records=not others_note(source, records))
-        title = short(str(kernel)) + (f", rows in {held}" if held else "")
-        title += f", {page} pages" * several_pages + (f"\n{build}" if build else "")
-        pad = 19 if kernel == STENCIL and not held else 11
-        ax.set_title(f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title, pad=pad)
-        ax.set_yscale("log", base=2)
-        low, high = ax.dataLim.y0 / 1.35, ax.dataLim.y1 * 1.2
-        ax.set_ylim(low, max(high, 4 * low))
-        bytes_axis(ax, 4)
-        log2_axis(ax.yaxis)
-        cache_regions(ax, cache_ends(rows))
-        if ordinary["unroll"].nunique() > 1:
-            _name_unrolling(ax, lowest, cache_ends(rows))
-        if kernel == STENCIL and not held:
-            _mark_rows(ax, rows)
-    label_outside(axes, "Memory used", "Cycles per vector")
+    look = own_look(0)._replace(linewidth=0.9, markersize=2.0, zorder=4)
+    looks = {0.0: look._replace(color=GREY) if unrolls else look}
+    for number, unroll in enumerate(unrolls):
+        looks[unroll] = look._replace(color=shade(number / max(len(unrolls) - 1, 1)))
+    nontemporal = own_look(1)._replace(linewidth=1.0, markersize=2.0, linestyle=NT_DASHES)
+    kinds = zip(frame["nt"], frame["unroll"], strict=True)
+    names = {each: f"unrolled {each:g}" if each else "kernel's own unrolling" for each in looks}
+    platforms, pages = (frame[name].nunique() > 1 for name in ("platform", "page"))
+    frame = frame.assign(
+        series=frame["unroll"].map(names).where(~frame["nt"]),
+        nontemporal=frame["nt"].map({True: "non-temporal stores"}),
+        look=objects(frame, [nontemporal if nt else looks[unroll] for nt, unroll in kinds]),
+        fewest=frame.index.isin(several),
+        ecm=_ecm_cycles(lowest, source, here, of_records=not others_note(source, records)),
+        panel=[
+            f"{named(platform, 16)}\n" * platforms
+            + short(kernel)
+            + f", rows in {held}" * bool(held)
+            + f", {page} pages" * pages
+            + f"\n{build}" * bool(build)
+            for platform, kernel, held, page, build in frame[here].itertuples(index=False)
+        ],
+    )
     notes += ["The model is for a vector of the records."] * len(others_note(source, records))
-    return finish(fig, 5, [*notes, *machine_note(source, records)], frame)
+    return ordered(frame, "series", names.values()), [*notes, *machine_note(source, records)]
 
 
-def _ecm_cycles(ax: Axes, rows: DataFrame, source: MachineFile, *, of_records: bool) -> None:
-    """Draw the cycles of a vector by the ECM model; beyond L1, T_core is measured there.
+def _ecm_cycles(
+    rows: DataFrame, source: MachineFile | None, here: Sequence[str], *, of_records: bool
+) -> Series | float:
+    """Return the cycles of a vector by the ECM model; beyond L1, T_core is measured there.
 
     It is not if the model is not of the records' machine.
     """
-    rows = rows.sort_values("footprint_B")
-    threads = rows["threads"].iloc[0]
-    vectors = rows["time_min_s"] * rows["clock_GHz"] * 1e9 * threads / rows[CYCLES]
-    rows = rows.assign(vectors=vectors)
-    sizes_B = source.cache_sizes_B(int(threads))
-    first_B = min(sizes_B.values(), default=0.0)
-    in_l1 = rows.loc[rows["footprint_B"] <= first_B, CYCLES].min()
-
-    def core(row: Mapping[Any, Any]) -> float:
-        beyond = of_records and row["footprint_B"] > first_B
-        return float(in_l1 * row["vectors"]) if beyond else math.nan
-
-    records = rows.to_dict("records")
-    points = [
-        (row["footprint_B"], predicted.cycles_of(int(threads)) * threads / row["vectors"])
-        for row, predicted in zip(records, predictions(source, records, core), strict=True)
-        if predicted is not None
+    if source is None or rows.empty:
+        return math.nan
+    vectors = rows["time_min_s"] * rows["clock_GHz"] * 1e9 * rows["threads"] / rows[CYCLES]
+    first_B = [min(source.cache_sizes_B(int(n)).values(), default=0.0) for n in rows["threads"]]
+    beyond = rows["footprint_B"] > first_B
+    in_l1 = rows[CYCLES].mask(beyond).groupby([rows[name] for name in here]).transform("min")
+    core = (in_l1 * vectors).where(beyond & of_records)
+    records = rows.assign(core=core).to_dict("records")
+    found = predictions(source, records, lambda row: float(row["core"]))
+    ecm = [
+        one.cycles_of(int(row["threads"])) * row["threads"] if one else math.nan
+        for row, one in zip(records, found, strict=True)
     ]
-    look = ecm_look(own_look(1)._replace(zorder=6))
-    ax.plot(*zip(*points, strict=True), label=ECM, **look._asdict())
-
-
-def _name_unrolling(ax: Axes, lowest: DataFrame, ends: Sequence[tuple[str, float]]) -> None:
-    """Write the unrolling with the fewest cycles in each level below their line."""
-    edges = [0.0, *(end for _, end in ends), math.inf]
-    for low, high in itertools.pairwise(edges):
-        rows = lowest[(lowest["footprint_B"] > low) & (lowest["footprint_B"] <= high)]
-        if rows.empty:
-            continue
-        fewest = min(rows.to_dict("records"), key=lambda row: float(row[CYCLES]))
-        position = math.exp(sum(map(math.log, rows["footprint_B"])) / len(rows))
-        name = f"u={fewest['unroll']:g}" if fewest["unroll"] else "own"
-        text: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": GREY, "ha": "center", "va": "top"}
-        text["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.2}
-        ax.annotate(
-            name, (position, rows[CYCLES].min()), xytext=(0, -3), textcoords="offset points", **text
-        )
-
-
-def _held(frame: DataFrame) -> Series:
-    """Return the level that holds a stencil's rows if the size was chosen for a level, else ''."""
-    chosen = words(frame["layer_condition"])
-    if "conditions" not in frame:
-        return chosen
-    found = frame["conditions"].map(_holder)
-    return found.where(chosen.ne("") & found.ne(""), chosen)
+    return ecm / vectors
 
 
 def _holder(conditions: object) -> str:
@@ -258,26 +276,29 @@ def _holder(conditions: object) -> str:
     return next((part.split()[0] for part in conditions.split(", ") if "rows" in part), MEMORY)
 
 
-def _mark_rows(ax: Axes, rows: DataFrame) -> None:
-    """Mark the smallest sizes at which a cache no longer holds three rows of a stencil."""
-    if "conditions" not in rows:
-        return
-    starts: dict[str, float] = {}
-    for row in rows.sort_values("footprint_B").to_dict("records"):
-        if holder := _holder(row["conditions"]):
-            starts.setdefault(f"rows in {holder}", row["footprint_B"])
-    cache_regions(ax, list(zip(starts, [*starts.values(), math.inf][1:], strict=False)), line=1)
+_LIMITS = {size_B: f"{size_B} B from memory an element" for size_B in _ELEMENT_B}
 
 
-@drawn(
-    "matvec",
-    "A panel for each platform, 6.9 in wide, 3.35 in for one alone.",
+@Curves(
+    name="matvec",
+    x=Axis("y_B", "Size of y", byte_scale),
+    y=Axis("performance_GFLOPs", "Performance (GFLOP/s)", from_zero(*_LIMITS.values(), room=1.12)),
+    layers=(
+        Measured("series"),
+        *(Level(name, name, _ELEMENT_B[size_B]) for size_B, name in _LIMITS.items()),
+    ),
+    title=lambda rows, several: machine_title(rows, several) or "y += A x",
+    height=2.4,
+    caches=True,
+    legend=2,
+    returns="A panel for each platform, 6.9 in wide, 3.35 in for one alone.",
     paper="alappat2021",
     number="figure 4",
     records="`loops.matvec` at two lengths or more",
-    lack="no such record, a bandwidth that is not positive",
+    lack=f"no record of {MATVEC} is in float64",
+    measure=_MEASURE_MATVEC,
 )
-def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Figure:
+def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Selection:
     """GFLOP/s of y += A x by columns against the size of y, with and without prefetch hint.
 
     The memory traffic per element of the matrix is 8 bytes if y stays in a cache. Otherwise it is
@@ -300,36 +321,24 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
         value="performance_GFLOPs",
     )
     frame, left = prevailing(frame[frame["dtype"] == "float64"])
-    need_rows(frame, f"no record of {MATVEC} is in float64: `{_MEASURE_MATVEC}` measures it")
     frame = frame.assign(hint=frame["variant"].eq("nta"), y_B=8 * frame["rows"])
     frame = best(frame, ("platform", "rows", "hint"))
-    platforms = list(dict.fromkeys(frame["platform"]))
-    fig, axes = panels(len(platforms), 2, 2.4)
-    for ax, platform in zip(axes, platforms, strict=True):
-        rows = frame[frame["platform"] == platform]
-        for hint, label in ((False, "plain"), (True, "non-temporal prefetch hint on A")):
-            mine = rows[rows["hint"] == hint]
-            look = own_look(int(hint))._replace(linewidth=1.4, markersize=3.6)
-            look = look._replace(linestyle=NT_DASHES) if hint else look
-            if len(mine):
-                curve(ax, mine, "y_B", "performance_GFLOPs", look, label)
-        _, top = extent(rows, "performance_GFLOPs")
-        limit = memory_GBps
-        if math.isnan(limit):
-            limit = _memory_bandwidth(records, platform)
-        bytes_axis(ax, 5)
-        for size, dashes in _ELEMENT_B.items():
-            height = 2 * limit / size
-            if not math.isnan(limit):
-                top = max(top, height)
-                label = f"{size} B from memory an element"
-                ax.axhline(height, color=GREY, linewidth=0.9, linestyle=dashes, label=label)
-        ax.set_ylim(0, 1.12 * top)
-        # Only y is reused.
-        cache_regions(ax, cache_ends(rows))
-        ax.set_title(named(platform) if len(platforms) > 1 else "y += A x", pad=11)
-        ax.set(xlabel="Size of y", ylabel="Performance (GFLOP/s)")
-    return finish(fig, 2, [*notes, *left], frame)
+    names = {False: "plain", True: "non-temporal prefetch hint on A"}
+    looks = [
+        own_look(number)._replace(linewidth=1.4, markersize=3.6, linestyle=dashes)
+        for number, dashes in enumerate(("-", NT_DASHES))
+    ]
+    limits = {
+        name: _memory_bandwidth(records, name) if math.isnan(memory_GBps) else memory_GBps
+        for name in set(frame["platform"])
+    }
+    frame = frame.assign(
+        machine=frame["platform"],
+        series=frame["hint"].map(names),
+        look=objects(frame, [looks[hint] for hint in frame["hint"]]),
+        **{name: 2 / size_B * frame["platform"].map(limits) for size_B, name in _LIMITS.items()},
+    )
+    return ordered(frame, "series", names.values()), notes + left
 
 
 def _memory_bandwidth(records: Records, platform: str) -> float:
@@ -370,14 +379,15 @@ def matrix_vector_traffic(records: Records = None) -> Selection:
     value = "performance_GFLOPs"
     frame, notes = select(records, [MATVEC], columns, measure=_COUNT_MATVEC, value=value)
     frame, left = prevailing(frame[frame["dtype"] == "float64"], per=("machine",))
-    counts, model = (traffic_B(frame, "memory", counted=each) for each in (True, False))
     frame = frame.assign(y_B=8 * frame["rows"], hint=frame["variant"].eq("nta"))
     counted = frame.assign(
-        element_B=counts / frame["elements"],
+        element_B=traffic_B(frame, "memory", counted=True) / frame["elements"],
         series=["counted, prefetch hint on A" if hint else "counted" for hint in frame["hint"]],
     ).dropna(subset="element_B")
     modelled = frame.assign(
-        element_B=model / frame["elements"], series="by the model", disturbed=False
+        element_B=traffic_B(frame, "memory", counted=False) / frame["elements"],
+        series="by the model",
+        disturbed=False,
     ).dropna(subset="element_B")
     if counted.empty and len(modelled):
         why = first_note(frame, "counters_note") or "measure with --counters auto"
@@ -439,13 +449,18 @@ def tlb_misses(records: Records = None, kernels: str | Sequence[str] = "loops.tr
 )
 def cycles_by_level(records: Records = None) -> DataFrame:
     """Cycles per vector of loops with data in L1, L2 and memory, and published ones of an A64FX."""
-    from pandas import DataFrame
+    from pandas import DataFrame, MultiIndex
 
     from memkern import reference
 
-    nothing = math.nan
-    published = reference.rows("alappat2021-kernels")
-    statements = {row["kernel"]: row["statement"] for row in published}
+    loop = ["kernel", "statement"]
+    names = {
+        f"{column}_{where}": f"A64FX {how}: {level}"
+        for column, how in (("pred", "predicted"), ("meas", "measured"))
+        for level, where in _LEVELS.items()
+    }
+    published = reference.load("alappat2021-kernels").set_index(loop)[[*names]]
+    statements = dict(published.index)
     frame, _ = _own_cycles(records, ["loops"], "" if records is None else _MEASURE)
     stated = [
         _STENCILS[held] if kernel == STENCIL else statements.get(kernel, "")
@@ -453,31 +468,14 @@ def cycles_by_level(records: Records = None) -> DataFrame:
     ]
     streams, _ = select(records, list(FAMILIES), ("footprint_B", "threads", "variant"))
     frame = frame.assign(level=levels(frame, from_memory(streams)), statement=stated)
-    case = ["platform", "kernel", "statement", "level"]
-    fewest = ranked(frame, CYCLES, lowest=True).drop_duplicates(case)
-    own = fewest.set_index(case)[CYCLES].to_dict()
-    loops = [(row["kernel"], row["statement"]) for row in published]
-    loops += zip(frame["kernel"], frame["statement"], strict=True)
-    if records is not None:
-        shown = fewest[fewest["level"].isin(list(_LEVELS))]
-        measured = set(zip(shown["kernel"], shown["statement"], strict=True))
-        loops = [loop for loop in loops if loop in measured]
+    fewest = ranked(frame[frame["level"].isin([*_LEVELS])], CYCLES, lowest=True)
+    fewest = fewest.assign(column=fewest["platform"] + ": " + fewest["level"])
+    own = fewest.drop_duplicates([*loop, "column"]).pivot(
+        index=loop, columns="column", values=CYCLES
+    )
+    loops = [*published.index, *zip(frame["kernel"], frame["statement"], strict=True)]
+    loops = [each for each in dict.fromkeys(loops) if records is None or each in own.index]
     need_rows(loops, f"no loop has its data in L1, L2 or memory: `{_MEASURE}` measures them")
-    known = {(row["kernel"], row["statement"]): row for row in published}
-    table = []
-    for kernel, statement in dict.fromkeys(loops):
-        row = known.get((kernel, statement), {})
-        table.append(
-            {"kernel": kernel, "statement": statement}
-            | {
-                f"{platform}: {level}": own.get((platform, kernel, statement, level), nothing)
-                for platform in dict.fromkeys(frame["platform"])
-                for level in _LEVELS
-            }
-            | {
-                f"A64FX {how}: {level}": row.get(f"{column}_{where}", nothing)
-                for column, how in (("pred", "predicted"), ("meas", "measured"))
-                for level, where in _LEVELS.items()
-            }
-        )
-    return DataFrame(table)
+    columns = [f"{name}: {level}" for name in frame["platform"].unique() for level in _LEVELS]
+    table = DataFrame(index=MultiIndex.from_tuples(loops, names=loop)).join(own)
+    return table.reindex(columns=columns).join(published.rename(columns=names)).reset_index()

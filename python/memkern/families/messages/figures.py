@@ -17,31 +17,31 @@ from memkern.families.messages.data import (
 from memkern.plots.kit import (
     BANDWIDTH,
     FIT_COLUMNS,
+    QUANTITY,
+    Axis,
+    Curves,
     DataFrame,
-    Figure,
+    Measured,
     Records,
     Selection,
     best,
     by_machine,
-    bytes_axis,
-    counts_axis,
-    curves,
-    drawn,
-    extent,
+    byte_scale,
     family_section,
-    finish,
     fit_rows,
     in_bytes,
     joined,
+    log_range,
     marked_value,
-    panels,
-    plain,
+    ordered,
+    quantities,
     shown_in,
     table,
     tabulated,
 )
 
 _UNITS = {LATENCY: "µs", MILLIONS: "million/s", BANDWIDTH: "GB/s"}
+_RANGE = log_range(1.5, 9, alike=False)
 _WHERE = {
     "same rank": "to the rank itself",
     "same node": "on a node",
@@ -50,47 +50,34 @@ _WHERE = {
 }
 
 
-@drawn(
-    "messages",
-    "Up to three panels for each machine, with a curve for each operation, distance and library, "
-    "6.9 in wide.",
+@Curves(
+    name="messages",
+    x=Axis("size_B", "Size of a message", byte_scale),
+    y={
+        LATENCY: Axis(LATENCY, "Latency (µs)", _RANGE),
+        RATE: Axis(RATE, "Messages per second", _RANGE),
+        BANDWIDTH: Axis(BANDWIDTH, "Bandwidth (GB/s)", _RANGE),
+    },
+    layers=(Measured("series"),),
+    panels=("machine", QUANTITY),
+    columns=3,
+    height=2.3,
     records="`messages` kernels",
+    returns="Up to three panels for each machine, with a curve for each operation, distance and "
+    "library, 6.9 in wide.",
 )
-def against_size(records: Records = None) -> Figure:
+def against_size(records: Records = None) -> Selection:
     """Latency, rate and bandwidth of messages between ranks against their size.
 
     Latency is measured with messages that are each complete before the next one starts; rate and
     bandwidth are totals of all origins with the window that gives the highest values.
     """
     frame, notes = messages(records, MEASURE)
-    several = frame["machine"].nunique() > 1
-    series = list(dict.fromkeys(frame["series"]))
-    views = (
-        (LATENCY, "Latency (µs)"),
-        (RATE, "Messages per second"),
-        (BANDWIDTH, "Bandwidth (GB/s)"),
-    )
-    cells = [
-        (rows.dropna(subset=column), column, label)
-        for _, rows in frame.groupby("machine", sort=False)
-        for column, label in views
-        if rows[column].notna().any()
-    ]
-    fig, axes = panels(len(cells), 3, 2.3)
-    for ax, (shown, column, label) in zip(axes, cells, strict=True):
-        if column != LATENCY:
-            shown = best(shown, ("series", "size_B"), value=column)
-        curves(ax, shown, "series", series, "size_B", column)
-        ax.set_xscale("log", base=2)
-        ax.set(yscale="log", xlabel="Size of a message", ylabel=label)
-        low, high = extent(shown, column)
-        ax.set_ylim(low / 1.5, high * 1.5)
-        bytes_axis(ax, 5)
-        counts_axis(ax.yaxis, 9)
-        if several:
-            ax.set_title(plain(shown["machine"].iloc[0], 30))
-    windows = sorted({int(window) for window in frame["window"]})
-    return finish(fig, 4, [*notes, f"Windows: {', '.join(map(str, windows))}."], frame)
+    windows = ", ".join(f"{window:g}" for window in sorted(set(frame["window"])))
+    frame = quantities(ordered(frame, "series", frame["series"].unique()), LATENCY, RATE, BANDWIDTH)
+    # A bandwidth is a rate times the size.
+    frame = best(frame, ("machine", QUANTITY, "series", "size_B"), value=RATE)
+    return frame, [*notes, f"Windows: {windows}."]
 
 
 @table(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from memkern import reference
@@ -17,29 +16,31 @@ from memkern.machine.environment import machine_label, platform_label
 from memkern.plots.kit import (
     BANDWIDTH,
     HIGH,
-    LOW,
+    LOOK,
     SETTING,
+    TITLE,
     Axes,
+    Axis,
+    Curves,
     DataFrame,
-    Figure,
+    Measured,
+    Panel,
     Records,
     Selection,
     best,
+    count_scale,
     counted,
-    counted_axis,
     counts_axis,
-    curve,
-    curves,
-    drawn,
-    finish,
-    frame_of,
+    distinct,
+    extent,
     intervals,
     joined,
-    log2_axis,
+    log_range,
     named,
+    objects,
+    ordered,
     other_look,
     own_look,
-    panels,
     plain,
     prevailing,
     rounded,
@@ -51,12 +52,12 @@ from memkern.plots.kit import (
     with_ends,
     words,
 )
-from memkern.shared.streaming_records import as_defined
+from memkern.shared.streaming_records import as_defined, of_machines
 
 OPERATIONS = ("copy", "scale", "add", "triad")
-# The kernels of each panel by its title.
-KERNELS = {
-    title: [f"raider.{access}{name}" for name in OPERATIONS]
+# Titles of the panels of kernels.
+_ACCESSES = {
+    f"raider.{access}{name}": title
     for access, title in (
         ("", "Regular"),
         ("gather_", "Gather"),
@@ -64,19 +65,25 @@ KERNELS = {
         ("sg_", "Scatter-gather"),
         ("central_", "Central"),
     )
+    for name in OPERATIONS
 }
 _COLUMNS = ("elements", "definition", "dtype", "threads")
-_TRIADS = ("raider.triad", "raider.gather_triad", "raider.scatter_triad")
+_TRIADS = {
+    "raider.triad": "Triad",
+    "raider.gather_triad": "Gather triad",
+    "raider.scatter_triad": "Scatter triad",
+}
+_BANDWIDTH_AXIS = Axis(BANDWIDTH, "Bandwidth (GB/s)", log_range(1.25))
 _MEASURE = "memkern raider -o raider.parquet"
 _MEASURE_RANKS = "memkern scaling -o scaling.parquet"
 # Maximum number of bars in a group with room for their values.
 _MOST_VALUES = 4
 
 
-@cache
-def published() -> DataFrame:
-    """Return the published bandwidths in the same form as `_own`."""
-    return reference.load("raider2022").assign(own=False, disturbed=False)
+def _published(*figures: int) -> DataFrame:
+    """Return the published bandwidths of some figures in the same form as `_own`."""
+    frame = reference.load("raider2022")
+    return frame[frame["figure"].isin(figures)].assign(own=False, disturbed=False)
 
 
 def _own(
@@ -87,26 +94,27 @@ def _own(
     `measure` is the command named in the note if there are no records.
     """
     frame, notes = select(records, ["raider"], _COLUMNS)
-    some = len(frame) > 0
-    frame = _by_model(as_defined(frame, definition, index_pattern)).assign(own=True)
+    chosen = _by_model(as_defined(frame, definition, index_pattern)).assign(own=True)
     if records is None:
         notes.append("Published clusters only.")
-    elif not some:
-        notes.append(f"No own record: `{measure}` measures it.")
     elif frame.empty:
+        notes.append(f"No own record: `{measure}` measures it.")
+    elif chosen.empty:
         notes.append(f"No own record with definition {definition} and pattern {index_pattern}.")
-    return frame, notes
+    return chosen, notes
 
 
 def _by_model(frame: DataFrame) -> DataFrame:
     """Return records with MPI or OpenSHMEM in the names of platforms on which ranks used it."""
-    if "comm" not in frame:
-        return frame
-    about = frame[["machine", "platform", "comm"]].to_numpy()
-    model = [f", {LIBRARIES[comm]}" if comm in LIBRARIES else "" for *_, comm in about]
-    machine = frame["machine"] + model
-    threads = [platform.removeprefix(machine) for machine, platform, _ in about]
-    return frame.assign(machine=machine, platform=machine + threads)
+    every = frame.assign(comm=frame.get("comm", ""))[["machine", "platform", "comm"]].to_numpy()
+    names = [
+        (machine + (f", {LIBRARIES[comm]}" if comm in LIBRARIES else ""), machine, platform)
+        for machine, platform, comm in every
+    ]
+    return frame.assign(
+        machine=[name for name, *_ in names],
+        platform=[name + platform.removeprefix(machine) for name, machine, platform in names],
+    )
 
 
 def _means(
@@ -119,8 +127,7 @@ def _means(
     """
     if own.empty:
         return own, []
-    if "case_id" not in own:
-        own = own.assign(case_id=own.index.astype(str))
+    own = own.assign(case_id=own.get("case_id", own.index.astype(str)))
     case = [name for name in (*by, "environment_id", "case_id") if name in own]
     all_disturbed = own.groupby(case, dropna=False)["disturbed"].transform("all")
     own = own[all_disturbed | ~own["disturbed"]]
@@ -134,9 +141,53 @@ def _means(
     return means, [f"Published bandwidths are means of five runs, {ours}."]
 
 
-@drawn(
-    "raider-kernels",
-    "A panel for each kind of access, 6.9 in wide.",
+def _bars(panel: Panel) -> None:
+    """Draw a group of bars for each kernel, a bar for each platform."""
+    ax, title, every = panel.ax, panel.rows[TITLE].iloc[0], with_ends(panel.rows, panel.y)
+    kernels = [kernel for kernel, access in _ACCESSES.items() if access == title]
+    here = distinct(every["series"])
+    width = 0.84 / len(here)
+    for position, platform in enumerate(here):
+        rows = every[every["series"] == platform]
+        x = [kernels.index(kernel) - 0.42 + width * (position + 0.5) for kernel in rows["kernel"]]
+        rows = rows.assign(x=x, top=rows[HIGH].fillna(rows[panel.y]))
+        colour = rows[LOOK].iloc[0].color
+        faces = ["white" if disturbed else colour for disturbed in rows["disturbed"]]
+        how = {"color": faces, "edgecolor": colour, "alpha": rows["alpha"].iloc[0]}
+        ax.bar(x, rows[panel.y], 0.92 * width, label=named(platform), **how)
+        intervals(ax, rows, "x", panel.y, own_look(0)._replace(linestyle="none"))
+        some = panel.frame["series"].nunique() <= _MOST_VALUES
+        for row in rows.to_dict("records") * some:
+            ax.annotate(
+                rounded(row[panel.y]),
+                (row["x"], row["top"]),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                rotation=90,
+                fontsize=5.5,
+            )
+    ax.set_xticks(range(len(kernels)), OPERATIONS)
+    ax.tick_params(axis="x", length=0)
+    ax.grid(False, axis="x")
+
+
+def _compared(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
+    """Scale y by all panels but that of the central kernels, whose data stay in a cache line."""
+    central = rows[TITLE].iloc[0] == "Central"
+    ax.set_ylim(0, 1.2 * extent(frame[frame[TITLE].eq("Central") == central], column)[1])
+
+
+@Curves(
+    name="raider-kernels",
+    x=Axis("kernel", ""),
+    y=Axis(BANDWIDTH, "Bandwidth (GB/s)", _compared),
+    layers=(_bars,),
+    panels=(TITLE,),
+    columns=3,
+    height=2.2,
+    returns="A panel for each kind of access, 6.9 in wide.",
     paper="beebe2022-raiderstream",
     number="figure 3, 4",
     records="`raider` kernels",
@@ -145,7 +196,7 @@ def _means(
 )
 def by_kernel(
     records: Records = None, definition: str = "paper", index_pattern: str = "permutation"
-) -> Figure:
+) -> Selection:
     """Bandwidth of regular, gather, scatter and central kernels, own and on two clusters.
 
     Own records over MPI and over OpenSHMEM are separate platforms. Own records have the array
@@ -158,85 +209,52 @@ def by_kernel(
     index_pattern : str
         Index array: ``permutation``, ``stride:8``, ``chase``, ...
     """
-    from pandas import concat
-
     own, notes = _own(records, definition, index_pattern)
     own, _ = prevailing(own, (*SETTING, "elements"), count=("kernel",))
     own, averaged = _means(own, ("platform", "kernel"))
-    clusters = published()[published()["figure"].isin([3, 4])]
-    parts = [with_ends(part, BANDWIDTH) for part in (own, clusters) if len(part)]
-    columns = ["platform", "own", "kernel", "elements", BANDWIDTH, "disturbed", LOW, HIGH]
-    points = concat([part[columns] for part in parts], ignore_index=True)
-    platforms = points.drop_duplicates("platform")[["platform", "own", "elements"]]
-    kernels = {
-        title: names for title, names in KERNELS.items() if points["kernel"].isin(names).any()
-    }
-    fig, axes = panels(len(kernels), 3, 2.2)
-    for ax, (title, names) in zip(axes, kernels.items(), strict=True):
-        _bars(ax, points, names, platforms[["platform", "own"]])
-        ax.set(title=title, ylabel="Bandwidth (GB/s)")
-    # The central kernels have a separate scale, since their data stay in one cache line.
-    compared = [ax for ax in axes if ax.get_title() != "Central"]
-    top = max(ax.get_ylim()[1] for ax in compared)
-    for ax in compared:
-        ax.set_ylim(0, top)
-    elements = platforms[["platform", "elements"]].to_numpy().tolist()
-    sizes = [f"{named(platform)}: {spaced(number)}" for platform, number in elements]
-    notes.append(f"Elements of each array: {'; '.join(sizes)}. The clusters ran on one core.")
-    notes += averaged
-    return finish(fig, 4, notes, points)
+    own, clusters = (part.assign(series=part["platform"]) for part in (own, _published(3, 4)))
+    frame = _together(own, clusters, _ACCESSES)
+    # There are two colours of own platforms.
+    frame = frame.assign(alpha=(0.4 ** (frame["number"] // 2)).where(frame["own"], 0.6))
+    each = frame.drop_duplicates("series")[["platform", "elements"]].to_numpy()
+    sizes = "; ".join(f"{named(platform)}: {spaced(number)}" for platform, number in each)
+    notes.append(f"Elements of each array: {sizes}. The clusters ran on one core.")
+    return frame, notes + averaged
 
 
-def _bars(ax: Axes, points: DataFrame, kernels: list[str], platforms: DataFrame) -> None:
-    """Draw a group of bars for each kernel, a bar for each platform."""
-    looks, number = {}, {True: 0, False: 0}
-    for platform, own in platforms.itertuples(index=False):
-        colour = (own_look if own else other_look)(number[own]).color
-        # There are two colours of own platforms.
-        looks[platform] = colour, 0.4 ** (number[own] // 2) if own else 0.6
-        number[own] += 1
-    points = points[points["kernel"].isin(kernels)]
-    here = [platform for platform in looks if platform in set(points["platform"])]
-    width = 0.84 / len(here)
-    for position, platform in enumerate(here):
-        rows = points[points["platform"] == platform].set_index("kernel").reindex(kernels)
-        x = [i - 0.42 + width * (position + 0.5) for i in range(len(kernels))]
-        colour, alpha = looks[platform]
-        ax.bar(
-            x,
-            rows[BANDWIDTH],
-            0.92 * width,
-            color=["white" if disturbed is True else colour for disturbed in rows["disturbed"]],
-            edgecolor=colour,
-            alpha=alpha,
-            label=named(platform),
-        )
-        bars = own_look(0)._replace(linestyle="none")
-        intervals(ax, rows.assign(x=x), "x", BANDWIDTH, bars)
-        if len(platforms) > _MOST_VALUES:
-            continue
-        tops = rows[HIGH].fillna(rows[BANDWIDTH])
-        for left, value, top in zip(x, rows[BANDWIDTH], tops, strict=True):
-            if not math.isnan(value):
-                ax.annotate(
-                    rounded(value),
-                    (left, top),
-                    xytext=(0, 2),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom",
-                    rotation=90,
-                    fontsize=5.5,
-                )
-    ax.set_xticks(range(len(kernels)), OPERATIONS)
-    ax.tick_params(axis="x", length=0)
-    ax.grid(False, axis="x")
-    ax.set_ylim(0, 1.2 * points[[BANDWIDTH, HIGH]].max().max())
+def _together(own: DataFrame, clusters: DataFrame, titles: Mapping[str, str]) -> DataFrame:
+    """Return own and published records in the order of their panels, own ones first.
+
+    The titles of the panels are by kernel. Looks are by the number of a series.
+    """
+    from pandas import concat
+
+    parts = []
+    for part, look in ((own, own_look), (clusters, other_look)):
+        names = list(dict.fromkeys(part["series"]))
+        numbers = [names.index(name) for name in part["series"]]
+        looks = objects(part, map(look, numbers))
+        parts += [part.assign(number=numbers, look=looks)] * bool(names)
+    frame = concat(parts, ignore_index=True)
+    frame = ordered(frame, "series", frame["series"].unique())
+    frame = frame.assign(panel=frame["kernel"].map(titles))
+    return frame.sort_values("kernel", key=lambda c: c.map([*titles].index), kind="stable")
 
 
-@drawn(
-    "raider-sizes",
-    "Three panels, 6.9 in wide.",
+def _elements_scale(ax: Axes, *_: Any) -> None:
+    ax.set_xscale("log")
+    counts_axis(ax.xaxis, 5)
+
+
+@Curves(
+    name="raider-sizes",
+    x=Axis("elements", "Elements of each array", _elements_scale),
+    y=_BANDWIDTH_AXIS,
+    layers=(Measured("series"),),
+    panels=("kernel",),
+    columns=3,
+    outside=True,
+    returns="Three panels, 6.9 in wide.",
     paper="beebe2022-raiderstream",
     number="figure 5, 6",
     records="`raider` kernels",
@@ -245,7 +263,7 @@ def _bars(ax: Axes, points: DataFrame, kernels: list[str], platforms: DataFrame)
 )
 def by_size(
     records: Records = None, definition: str = "paper", index_pattern: str = "permutation"
-) -> Figure:
+) -> Selection:
     """Bandwidth of triad, gather triad and scatter triad against the array length.
 
     Own records with OpenMP alone, over MPI and over OpenSHMEM have a line each.
@@ -256,39 +274,25 @@ def by_size(
         As for `by_kernel`.
     """
     own, notes = _own(records, definition, index_pattern)
-    own, left = prevailing(own[own["kernel"].isin(_TRIADS)])
-    notes += left
+    own, left = prevailing(own[own["kernel"].isin(list(_TRIADS))])
     own, averaged = _means(own, ("platform", "kernel", "elements"))
-    clusters = published()[published()["figure"].isin([5, 6])]
-    fig, axes = panels(len(_TRIADS), 3, 2.5)
-    for ax, kernel in zip(axes, _TRIADS, strict=True):
-        for number, platform in enumerate(dict.fromkeys(own["platform"])):
-            rows = own[(own["platform"] == platform) & (own["kernel"] == kernel)]
-            curve(ax, rows, "elements", BANDWIDTH, own_look(number), named(platform))
-        here = clusters[clusters["kernel"] == kernel]
-        groups = here.groupby(["platform", "model"], sort=False)
-        for number, ((cluster, model), rows) in enumerate(groups):
-            curve(ax, rows, "elements", BANDWIDTH, other_look(number), f"{cluster}, {model}")
-        ax.set_xscale("log")
-    for ax in axes:
-        counts_axis(ax.xaxis, 5)
-    _axes_of_triads(axes, "Elements of each array", [*own[BANDWIDTH], *clusters[BANDWIDTH]])
-    return finish(fig, 4, [*notes, *averaged, "The clusters ran on one core."], own)
+    own = own.assign(series=own["platform"], label=own["platform"].map(named))
+    clusters = _published(5, 6)
+    name = clusters["platform"] + ", " + clusters["model"]
+    frame = _together(own, clusters.assign(series=name, label=name), _TRIADS)
+    return frame, [*notes, *left, *averaged, "The clusters ran on one core."]
 
 
-def _axes_of_triads(axes: Sequence[Axes], xlabel: str, values: Sequence[float]) -> None:
-    """Name the panels of the triads, and set the same bandwidth axis with room for all values."""
-    for ax, title in zip(axes, ("Triad", "Gather triad", "Scatter triad"), strict=True):
-        ax.set(title=title, xlabel=xlabel)
-        ax.set_yscale("log", base=2)
-        ax.set_ylim(min(values) / 1.25, max(values) * 1.25)
-        log2_axis(ax.yaxis)
-    axes[0].set_ylabel("Bandwidth (GB/s)")
-
-
-@drawn(
-    "raider-scaling",
-    "Three panels, 6.9 in wide.",
+@Curves(
+    name="raider-scaling",
+    x=Axis("nodes_or_ranks", "Nodes (clusters), ranks (own)", count_scale),
+    y=_BANDWIDTH_AXIS,
+    layers=(Measured("series"),),
+    panels=("kernel",),
+    columns=3,
+    outside=True,
+    legend=3,
+    returns="Three panels, 6.9 in wide.",
     paper="beebe2022-raiderstream",
     number="figure 7, 8",
     records="strong scaling by ``memkern scaling``. Those with more workers than processing units "
@@ -297,7 +301,7 @@ def _axes_of_triads(axes: Sequence[Axes], xlabel: str, values: Sequence[float]) 
 )
 def by_nodes(
     records: Records = None, definition: str = "paper", index_pattern: str = "permutation"
-) -> Figure:
+) -> Selection:
     """Bandwidth of the three triads over the nodes of two clusters, and over own ranks.
 
     Parameters
@@ -306,11 +310,10 @@ def by_nodes(
         As for `by_kernel`.
     """
     own, notes = _own(records, definition, index_pattern, _MEASURE_RANKS)
-    some = len(own) > 0
-    own = typed(own, ("ranks", "scaling_size", "oversubscribed"))
-    strong = own["scaling"].eq("strong") if "scaling" in own else False
-    own = own[own["kernel"].isin(_TRIADS) & strong]
-    if some and own.empty:
+    every = typed(own, ("ranks", "scaling_size", "oversubscribed"))
+    strong = every["scaling"].eq("strong") if "scaling" in every else False
+    own = every[every["kernel"].isin(list(_TRIADS)) & strong]
+    if len(every) and own.empty:
         notes.append(f"No own record over ranks: `{_MEASURE_RANKS}` measures it.")
     over = own["oversubscribed"] == 1
     if over.any():
@@ -321,26 +324,20 @@ def by_nodes(
     case = ("machine", "threads", "kernel", "scaling_size", "ranks")
     own, averaged = _means(own[~over], case, "--turns")
     own = own.assign(
-        label=[
+        nodes_or_ranks=own["ranks"],
+        series=[
             f"{plain(machine, 32)}, {counted(int(threads), 'thread')} per rank, {_elements(size)}"
             for machine, threads, size in own[["machine", "threads", "scaling_size"]].to_numpy()
-        ]
+        ],
     )
-    clusters = published()[published()["figure"].isin([7, 8])]
-    sizes = zip(clusters["platform"], clusters["elements"], strict=True)
-    clusters = clusters.assign(label=[f"{name}, {_elements(size)}" for name, size in sizes])
-    fig, axes = panels(len(_TRIADS), 3, 2.5)
-    for ax, kernel in zip(axes, _TRIADS, strict=True):
-        for x, lines, look in (("ranks", own, own_look), ("nodes", clusters, other_look)):
-            names = dict.fromkeys(lines["label"])
-            curves(ax, lines[lines["kernel"] == kernel], "label", names, x, BANDWIDTH, look)
-        counted_axis(ax, [*clusters["nodes"], *own["ranks"]])
-    values = [*own[BANDWIDTH], *clusters[BANDWIDTH]]
-    _axes_of_triads(axes, "Nodes (clusters), ranks (own)", values)
+    clusters = _published(7, 8)
+    name = clusters["platform"] + ", " + clusters["elements"].map(_elements)
+    clusters = clusters.assign(nodes_or_ranks=clusters["nodes"], series=name)
+    frame = _together(own, clusters, _TRIADS)
     cores = (clusters["cores"] // clusters["nodes"]).groupby(clusters["platform"]).first()
     used = joined([f"{number} cores of each node of {name}" for name, number in cores.items()])
     notes.append(f"The elements are those of all nodes or ranks. {used} were used.")
-    return finish(fig, 3, [*notes, *averaged], own)
+    return frame, notes + averaged
 
 
 def _elements(size: float) -> str:
@@ -381,11 +378,9 @@ def systems(records: Records = None) -> DataFrame:
 
     rows = [row | {"row": "published"} for row in reference.rows("raider2022-systems")]
     about = [name for name in rows[0] if name not in ("platform", "row", "source")]
-    frame = frame_of(records)
-    for key, environment in getattr(records, "environments", {}).items():
-        mine = frame[frame["environment_id"] == key]
-        if len(mine):
-            rows.append(_system(environment, mine) | {"row": "own"})
+    rows += [
+        _system(environment, mine) for environment, mine in of_machines(records) if environment
+    ]
     return DataFrame(rows)[["platform", "row", *about]].drop_duplicates(ignore_index=True)
 
 
@@ -403,6 +398,7 @@ def _system(environment: Mapping[str, Any], records: DataFrame) -> dict[str, Any
 
     return {
         "platform": machine_label(platform_label(dict(environment), 1)),
+        "row": "own",
         "isa": machine.get("architecture"),
         "processor": machine.get("model"),
         "sockets": sockets,

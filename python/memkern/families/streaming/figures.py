@@ -24,42 +24,37 @@ from memkern.models.peak import with_peak
 from memkern.plots.ecm import overlap_diagram
 from memkern.plots.kit import (
     BANDWIDTH,
+    DOUBLE_IN,
     ECM,
     ECM_DASHES,
     GREY,
     LINEAR,
+    LOOK,
     MOST_LINES,
     NOTE_SIZE,
     NT_DASHES,
-    Axes,
+    Axis,
     Caption,
+    Curves,
     DataFrame,
-    Figure,
+    Measured,
+    Panel,
     Records,
     Section,
-    Series,
+    Selection,
     best,
     bytes_axis,
-    cache_ends,
-    cache_regions,
-    curve,
-    disturbed_note,
-    drawn,
-    extent,
     families,
-    finish,
     frame_of,
-    label_outside,
     legend_below,
-    log2_axis,
+    log_range,
     machine_for,
     machine_note,
     marked_look,
     named,
-    need_rows,
-    note,
+    objects,
     own_look,
-    panels,
+    panel_width,
     plain,
     predictions,
     prevailing,
@@ -75,7 +70,6 @@ from memkern.shared.streaming_records import BARRIER, FAMILIES, as_defined, is_n
 
 if TYPE_CHECKING:
     from memkern.models.ecm import Scaling
-    from memkern.models.machine_file import MachineFile
 
 _MEASURE_SIZES = "memkern stream -k copy,scale,add,triad --sizes 8KiB:512MiB:40 -o stream.parquet"
 _MEASURE_THREADS = "memkern stream -k copy,triad -t 1..4 -o threads.parquet"
@@ -83,37 +77,40 @@ _MEASURE_THREADS = "memkern stream -k copy,triad -t 1..4 -o threads.parquet"
 # Kernels that `bs-mesh` and `matvec` draw, since they depend on more than the size.
 _ELSEWHERE = ("bs.bs6", "bs.bs7", "bs.bs8", "loops.matvec")
 
+_DASHED = {"linestyle": NT_DASHES, "markersize": 2.0}  # of non-temporal stores
+
 # -------------------------------------------------------------------------- bandwidth by footprint
 
 
-def _over_sizes(records: Records, kernels: str | Sequence[str] = "") -> tuple[DataFrame, list[str]]:
-    """Return the best record of each kernel, size and kind of stores, and notes."""
-    frame, notes = select(
-        records,
-        split(kernels) or ("stream", "bs", "loops"),
-        ("variant", "footprint_B", "dtype", "threads"),
-        measure=_MEASURE_SIZES,
-    )
-    if not kernels:
-        frame = frame[~frame["kernel"].isin(_ELSEWHERE)]
-    frame, left = prevailing(as_defined(frame, "paper", "permutation"))
-    # In STREAM's rotation the arrays of all kernels share the caches.
-    frame, rotated = prevailing(frame, ("rotation",), per=("platform", "kernel"))
-    notes += left + rotated
-    frame = frame[frame.groupby(["platform", "kernel"])["footprint_B"].transform("nunique") > 1]
-    need_rows(frame, f"no kernel was measured at two sizes: `{_MEASURE_SIZES}` does so")
-    frame = frame.assign(nt=is_nt(frame), family=frame["kernel"].str.partition(".")[0])
-    frame = best(frame, ("platform", "kernel", "footprint_B", "nt"))
-    return frame, notes
+def _rings(panel: Panel) -> None:
+    """Ring the sizes at which the best variant of a kernel had non-temporal stores."""
+    for _, rows in panel.rows[panel.rows["ringed"]].groupby("kernel", sort=False):
+        look = rows[LOOK].iloc[0]._replace(marker="o", linestyle="none", markersize=6.5)
+        how = {**look._asdict(), "markerfacecolor": "none", "markeredgewidth": 0.8}
+        panel.ax.plot(rows[panel.x], rows[panel.y], label="_best is nt", **how)
 
 
-@drawn(
-    "sizes",
-    "6.9 in wide.",
+@Curves(
+    name="sizes",
+    x=Axis(
+        "footprint_B",
+        "Memory used by all threads",
+        lambda ax, *_: bytes_axis(ax, 10 if panel_width(ax) > 0.5 * DOUBLE_IN else 6),
+    ),
+    y=Axis(BANDWIDTH, "Bandwidth (GB/s)", log_range(1.25)),
+    layers=(Measured("series"), _rings),
+    marks=(lambda panel: legend_below(panel.ax, panel_width(panel.ax)),),
+    panels=("place", "part"),
+    columns=lambda parts: min(2, len(parts)),
+    height=3.0,
+    caches=True,
+    legend=0,
+    returns="6.9 in wide.",
     records="two sizes of a kernel or more. The caches are marked if a ResultSet describes them",
-    lack="no kernel with two sizes, a bandwidth that is not positive",
+    lack="no kernel was measured at two sizes",
+    measure=_MEASURE_SIZES,
 )
-def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
+def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Selection:
     """Bandwidth of streaming kernels against the memory they use, from L1 to memory.
 
     A panel for each platform and family. If sizes were measured with both non-temporal and ordinary
@@ -126,73 +123,130 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
         Names of kernels or families, with commas between; by default ``stream``, ``bs`` and
         ``loops`` without the kernels that have their own figure.
     """
-    frame, notes = _over_sizes(records, kernels)
+    frame, notes = select(
+        records,
+        split(kernels) or ("stream", "bs", "loops"),
+        ("variant", "footprint_B", "dtype", "threads"),
+        measure=_MEASURE_SIZES,
+    )
+    if not kernels:
+        frame = frame[~frame["kernel"].isin(_ELSEWHERE)]
+    frame, left = prevailing(as_defined(frame, "paper", "permutation"))
+    # In STREAM's rotation the arrays of all kernels share the caches.
+    case = ["platform", "kernel"]
+    frame, rotated = prevailing(frame, ("rotation",), per=case)
+    frame = frame[frame.groupby(case)["footprint_B"].transform("nunique") > 1]
+    frame = frame.assign(nt=is_nt(frame), family=frame["kernel"].str.split(".").str[0])
+    frame = best(frame, (*case, "footprint_B", "nt"))
+    twice = frame.duplicated([*case, "footprint_B"], keep=False)
+    dashed = frame["nt"] & twice.groupby([frame[name] for name in case]).transform("any")
+    # The lines of a panel are at most `MOST_LINES`, about as many in each part of a family.
+    place = frame["platform"] + " " + frame["family"]
+    of_family = frame["kernel"].groupby(place).transform("nunique")
+    parts = -(-of_family // MOST_LINES)
+    size = -(-of_family // parts)
+    every = frame.groupby(case, sort=False).ngroup()
+    number = every.groupby(place).rank("dense").astype(int) - 1
+    looks = [
+        marked_look(each)._replace(**_DASHED) if nt else marked_look(each)
+        for each, nt in zip(number % size, dashed, strict=True)
+    ]
     several = frame["platform"].nunique() > 1
-    shown = []
-    for (platform, family), rows in frame.groupby(["platform", "family"], sort=False):
-        names = list(dict.fromkeys(rows["kernel"]))
-        parts = -(-len(names) // MOST_LINES)
-        size = -(-len(names) // parts)
-        for part in range(parts):
-            title = FAMILIES[str(family)] + (f" ({part + 1} of {parts})" if parts > 1 else "")
-            title = f"{named(platform, 24)}\n{title}" if several else title
-            shown.append((title, rows, names[part * size : (part + 1) * size]))
-    fig, axes = panels(len(shown), 1 if len(shown) == 1 else 2, 3.0)
-    low, high = extent(frame, BANDWIDTH)
-    for ax, (title, rows, names) in zip(axes, shown, strict=True):
-        _by_footprint(ax, rows, names)
-        legend_below(ax, fig.get_figwidth() / min(len(axes), 2))
-        ax.set_title(title, pad=11)
-        ax.set_ylim(low / 1.25, high * 1.25)
-        ax.set_yscale("log", base=2)
-        log2_axis(ax.yaxis)
-        bytes_axis(ax, 10 if len(axes) == 1 else 6)
-        cache_regions(ax, cache_ends(rows))
-        ax.set(xlabel="Memory used by all threads", ylabel="Bandwidth (GB/s)")
-    labels = {line.get_label() for ax in axes for line in ax.lines}
-    notes += ["Dashed: non-temporal stores."] * ("_nt" in labels)
-    notes += ["Ringed: the best variant had non-temporal stores."] * ("_best is nt" in labels)
-    note(fig, [*notes, *disturbed_note(frame)])
-    return fig
-
-
-def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
-    """Draw a line per kernel, or two if both kinds of stores were measured at the same sizes."""
-    for number, kernel in enumerate(kernels):
-        of_kernel = rows[rows["kernel"] == kernel]
-        nontemporal, ordinary = of_kernel[of_kernel["nt"]], of_kernel[~of_kernel["nt"]]
-        look, label = marked_look(number), plain(short(kernel))
-        if set(nontemporal["footprint_B"]) & set(ordinary["footprint_B"]):
-            curve(ax, ordinary, "footprint_B", BANDWIDTH, look, label)
-            look = look._replace(linestyle=NT_DASHES, markersize=2.0)
-            curve(ax, nontemporal, "footprint_B", BANDWIDTH, look, "_nt")
-            continue
-        curve(ax, of_kernel, "footprint_B", BANDWIDTH, look, label)
-        if len(nontemporal):
-            ax.plot(
-                nontemporal["footprint_B"],
-                nontemporal[BANDWIDTH],
-                **look._replace(marker="o", linestyle="none", markersize=6.5)._asdict(),
-                markerfacecolor="none",
-                markeredgewidth=0.8,
-                label="_best is nt",
-            )
+    titles = [
+        f"{named(platform, 24)}\n" * several + FAMILIES[family] + f" ({n + 1} of {of})" * (of > 1)
+        for platform, family, n, of in zip(
+            frame["platform"], frame["family"], number // size, parts, strict=True
+        )
+    ]
+    frame = frame.assign(
+        place=place,
+        part=number // size,
+        panel=titles,
+        series=frame["kernel"].mask(dashed, frame["kernel"] + ", nt"),
+        label=frame["kernel"].map(lambda name: plain(short(name))).mask(dashed, "_nt"),
+        look=objects(frame, looks),
+        ringed=frame["nt"] & ~dashed,
+    )
+    notes += left + rotated
+    notes += ["Dashed: non-temporal stores."] * bool(dashed.any())
+    notes += ["Ringed: the best variant had non-temporal stores."] * bool(frame["ringed"].any())
+    return frame, notes
 
 
 # ---------------------------------------------------------------------------- bandwidth by threads
 
+# Looks by kind of records.
+_KINDS: dict[str, dict[str, Any]] = {
+    "": {"linewidth": 1.4, "markersize": 3.6, "linestyle": "-"},
+    ", non-temporal stores": {"linewidth": 1.4, "markersize": 3.6, "linestyle": NT_DASHES},
+    ", not unrolled": {"linewidth": 0.9, "markersize": 2.0, "linestyle": ":"},
+}
 
-@drawn(
-    "saturation",
-    "6.9 in wide, 3.35 in with one panel.",
+
+def _peaks(panel: Panel) -> None:
+    """Draw the theoretical peak of each machine's data in memory."""
+    known = panel.rows[panel.rows["peak_share"].notna()]
+    for _, rows in known.groupby("machine", sort=False):
+        how: dict[str, Any] = {"color": rows[LOOK].iloc[0].color, "linestyle": (0, (1, 1.5))}
+        panel.ax.axhline(rows["peak_GBps"].max(), linewidth=0.9, label="peak of memory", **how)
+
+
+# Models of scaling to several cores, with their labels and dashes.
+_FORMS: tuple[tuple[Scaling, str, Any], ...] = (
+    ("limited", ECM, ECM_DASHES),
+    ("linear", LINEAR, ":"),
+)
+
+
+def _scaled(panel: Panel) -> None:
+    """Draw the ECM model over the threads, with N_s."""
+    threads = range(1, int(panel.rows["threads"].max()) + 1)
+    how: dict[str, Any] = {"color": own_look(1).color}
+    for row in panel.rows.dropna(subset="model").sort_values("nt").to_dict("records"):
+        predicted, cores = row["model"], row["model"].saturating_cores
+        for scaling, label, dashes in _FORMS:
+            rates = [row["bytes_B"] / seconds_of(predicted, n, scaling) / 1e9 for n in threads]
+            name = f"_{label}" if row["nt"] else label
+            panel.ax.plot(threads, rates, linestyle=dashes, linewidth=0.9, label=name, **how)
+        if not row["nt"]:
+            how |= {"transform": panel.ax.transAxes, "ha": "right", "fontsize": NOTE_SIZE}
+            text = "not saturated" if cores is None else f"Nₛ = {cores}"
+            panel.ax.text(0.97, 0.04, text, **how)
+
+
+def _ideal(panel: Panel) -> None:
+    """Draw ideal scaling of each machine's single thread."""
+    import numpy as np
+    from matplotlib.lines import Line2D
+
+    # Many points, since the line is curved if one axis is logarithmic.
+    threads = np.geomspace(1, panel.rows[panel.x].max(), 60)
+    one = panel.rows[panel.rows[panel.x] == 1].sort_values("kind")
+    for start in one.drop_duplicates("machine")[BANDWIDTH]:
+        how: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "label": "ideal"}
+        # As an artist, it does not extend the axis.
+        panel.ax.add_artist(Line2D(threads, start * threads, **how))
+
+
+@Curves(
+    name="saturation",
+    x=Axis("threads", "Threads", lambda ax, _, frame, x: threads_axis(ax, frame[x].max())),
+    y=Axis(BANDWIDTH, "Bandwidth (GB/s)", lambda ax, *_: ax.set_ylim(0, 1.15 * ax.dataLim.y1)),
+    layers=(_peaks, Measured("series"), _ideal, _scaled),
+    panels=("kernel",),
+    columns=4,
+    height=1.45,
+    outside=True,
+    returns="6.9 in wide, 3.35 in with one panel.",
     paper="alappat2021",
     number="figure 2, 7",
     records="two thread counts of a kernel or more",
-    lack="no kernel with two thread counts",
+    lack="no kernel was measured with two thread counts at one size",
+    measure=_MEASURE_THREADS,
 )
 def saturation(
     records: Records = None, kernels: str | Sequence[str] = "", machine: str = ""
-) -> Figure:
+) -> Selection:
     """Bandwidth of streaming kernels against the number of threads, with ideal scaling and peak.
 
     A panel for each kernel, at the size that was measured with most thread counts; of several such
@@ -205,111 +259,49 @@ def saturation(
         Names of kernels or families, with commas between; by default all.
     machine : str
         Machine file, by which the ECM model is drawn in two forms: a core's time over the number of
-        cores, at least the limit of a domain; and as in the paper, constant from N_s cores on.
+        cores, at least the limit of a domain; and as in the paper, constant from N_s cores on. The
+        model is that of the record with most threads of each kind of stores.
     """
-    import numpy as np
+    from pandas import concat
 
     source = machine_for(machine, records)
-    wanted = split(kernels) or list(FAMILIES)
     records = None if records is None else with_peak(frame_of(records))
-    frame, notes = select(
-        records, wanted, ("bytes_B", "variant", "dtype", "threads"), measure=_MEASURE_THREADS
-    )
+    columns = ("bytes_B", "variant", "dtype", "threads")
+    wanted = split(kernels) or list(FAMILIES)
+    frame, notes = select(records, wanted, columns, measure=_MEASURE_THREADS)
     frame = as_defined(frame, "paper", "permutation").assign(nt=is_nt(frame))
-    frame = frame.assign(single=_not_unrolled(frame))
     here = ["machine", "kernel"]
+    # Those without unrolling are shown if others of the kernel are unrolled.
+    frame = frame.assign(unroll=typed(frame, ["unroll"])["unroll"].fillna(0.0))
+    several = frame.groupby(here)["unroll"].transform("nunique") > 1
+    frame = frame.assign(single=several & frame["unroll"].eq(1))
     frame, _ = prevailing(frame, ("backend", "dtype", "bytes_B"), per=here, count=("threads",))
     frame = frame[frame.groupby(here)["threads"].transform("nunique") > 1]
-    need_rows(
-        frame,
-        f"no kernel was measured with two thread counts at one size: `{_MEASURE_THREADS}` does so",
-    )
-    single = best(frame[frame["single"]], (*here, "threads"))
+    usual, nontemporal, single = _KINDS
+    slow = best(frame[frame["single"]], (*here, "threads")).assign(kind=single, model=None)
     frame = best(frame, (*here, "threads", "nt"))
-    names = list(dict.fromkeys(frame["kernel"]))
-    machines = list(dict.fromkeys(frame["machine"]))
-    fig, axes = panels(len(names), 4, 1.45)
-    for ax, kernel in zip(axes, names, strict=True):
-        of_kernel = frame[frame["kernel"] == kernel]
-        _, top = extent(of_kernel, BANDWIDTH)
-        # Many points, since the line of ideal scaling is curved if one axis is logarithmic.
-        threads = np.geomspace(1, of_kernel["threads"].max(), 60)
-        for number, name in enumerate(machines):
-            mine = of_kernel[of_kernel["machine"] == name]
-            top = max(top, _peak_line(ax, mine, own_look(number).color))
-            for nt, rows in mine.groupby("nt"):
-                # The dashes are of the kind of stores, the markers of the machine.
-                look = own_look(number)._replace(linewidth=1.4, markersize=3.6)
-                look = look._replace(linestyle=NT_DASHES if nt else "-")
-                label = plain(name, 28) + (", non-temporal stores" if nt else "")
-                curve(ax, rows, "threads", BANDWIDTH, look, label)
-            slow = single[(single["kernel"] == kernel) & (single["machine"] == name)]
-            if len(slow):
-                look = own_look(number)._replace(linewidth=0.9, markersize=2.0, linestyle=":")
-                label = f"{plain(name, 28)}, not unrolled"
-                curve(ax, slow, "threads", BANDWIDTH, look, label)
-            one = mine[mine["threads"] == 1].sort_values("nt")
-            for start in one[BANDWIDTH].head(1):
-                ax.plot(threads, start * threads, color=GREY, linewidth=0.7, label="ideal")
-        if source is not None:
-            top = max(top, _scaled(ax, of_kernel, source))
-        family = FAMILIES[kernel.partition(".")[0]]
-        ax.set_title(short(kernel) if family == "BS" else f"{family} {short(kernel)}")
-        ax.set_ylim(0, 1.15 * top)
-        threads_axis(ax, frame["threads"].max())
-    label_outside(axes, "Threads", "Bandwidth (GB/s)")
-    return finish(fig, 2 if source is None else 4, [*notes, *machine_note(source, records)], frame)
-
-
-def _not_unrolled(frame: DataFrame) -> Series:
-    """Return whether a record is of unrolling 1, and others of its kernel are of another."""
-    unroll = typed(frame, ["unroll"])["unroll"].fillna(0.0)
-    several = unroll.groupby([frame["machine"], frame["kernel"]]).transform("nunique") > 1
-    return unroll.eq(1) & several
-
-
-def _peak_line(ax: Axes, rows: DataFrame, colour: str) -> float:
-    """Draw the theoretical peak of a machine's data in memory, and return it; 0 if unknown."""
-    known = rows.loc[rows["peak_share"].notna(), "peak_GBps"]
-    if known.empty:
-        return 0.0
-    peak = float(known.max())
-    ax.axhline(peak, color=colour, linewidth=0.9, linestyle=(0, (1, 1.5)), label="peak of memory")
-    return peak
-
-
-# Models of scaling to several cores, with their labels and dashes.
-_FORMS: tuple[tuple[Scaling, str, Any], ...] = (
-    ("limited", ECM, ECM_DASHES),
-    ("linear", LINEAR, ":"),
-)
-
-
-def _scaled(ax: Axes, rows: DataFrame, source: MachineFile) -> float:
-    """Draw the ECM model of one kernel over the threads, with N_s, and return its highest value.
-
-    The model of the record with most threads is drawn for each kind of stores, ordinary ones first.
-    """
-    most, last = 0.0, rows["threads"].max()
-    widest = rows.sort_values(["nt", "threads"]).drop_duplicates("nt", keep="last")
-    records, colour = widest.to_dict("records"), own_look(1).color
-    for row, predicted in zip(records, predictions(source, records), strict=True):
-        if predicted is None:
-            continue
-        threads = range(1, int(last) + 1)
-        for scaling, label, dashes in _FORMS:
-            rates = [row["bytes_B"] / seconds_of(predicted, n, scaling) / 1e9 for n in threads]
-            most = max([most, *(rate for rate in rates if rate == rate)])
-            name = label if not row["nt"] else f"_{label}"
-            ax.plot(threads, rates, color=colour, linestyle=dashes, linewidth=0.9, label=name)
-        cores = predicted.saturating_cores
-        if not row["nt"]:
-            text = "not saturated" if cores is None else f"Nₛ = {cores}"
-            ax.text(
-                0.97, 0.04, text, transform=ax.transAxes, ha="right", fontsize=NOTE_SIZE,
-                color=colour,
-            )  # fmt: skip
-    return most
+    widest = frame.sort_values("threads").drop_duplicates(["kernel", "nt"], keep="last")
+    found = [] if source is None else predictions(source, widest.to_dict("records"))
+    models = dict(zip(widest.index, found, strict=False))
+    frame = frame.assign(
+        kind=frame["nt"].map({False: usual, True: nontemporal}),
+        model=objects(frame, map(models.get, frame.index)),
+    )
+    frame = concat([frame, slow])
+    machines = list(frame["machine"].unique())
+    cases = list(zip(frame["machine"], frame["kind"], strict=True))
+    looks = [own_look(machines.index(name))._replace(**_KINDS[kind]) for name, kind in cases]
+    titles = {
+        name: f"{FAMILIES[name.partition('.')[0]]} {short(name)}".removeprefix("BS ")
+        for name in frame["kernel"]
+    }
+    frame = frame.assign(
+        series=[name + kind for name, kind in cases],
+        label=[plain(name, 28) + kind for name, kind in cases],
+        look=objects(frame, looks),
+        panel=frame["kernel"].map(titles),
+    )
+    return frame, [*notes, *machine_note(source, records)]
 
 
 # ------------------------------------------------------------------------------------------ report
@@ -419,6 +411,6 @@ def report_section(records: DataFrame) -> Section | None:
         return None
     measured = {"", *here, *frame["kernel"], *frame.columns[frame.notna().any()]}
     exhibits = [each[:3] for each in _EXHIBITS if each[3] in measured]
-    cited = map(reference.cite, ("chalmers2020", "raider2022", "alappat2021-kernels"))
+    cited = "; ".join(map(reference.cite, ("chalmers2020", "raider2022", "alappat2021-kernels")))
     rare = (tlb_misses, overlap_diagram, matrix_vector_traffic)
-    return section_of(frame, "Streaming", findings, exhibits, "; ".join(cited), rare)
+    return section_of(frame, "Streaming", findings, exhibits, cited, rare)

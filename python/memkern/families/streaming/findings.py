@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from memkern.families.bs.figures import fitted, interval, own_tests
+from memkern.families.bs.figures import fitted, own_tests
 from memkern.machine.caches import MULTIPLE
 from memkern.models.memory import (
     NONTEMPORAL,
@@ -86,9 +86,8 @@ def _on_memory(values: DataFrame, threshold: FromMemory) -> list[str]:
     parts, gains, loads = [], [], []
     for kernel in _SUSTAINED:
         of_kernel = _by_stores(values, kernel)
-        if of_kernel:
-            each = [f"{_bandwidth(row)}{_with(kind)}" for kind, row in of_kernel.items()]
-            parts.append(f"{short(kernel)} {' and '.join(each)}")
+        each = [f"{_bandwidth(row)}{_with(kind)}" for kind, row in of_kernel.items()]
+        parts += [f"{short(kernel)} {' and '.join(each)}"] * bool(each)
         if len(of_kernel) > 1:
             gain = marked_ratio(of_kernel[NONTEMPORAL], of_kernel[ORDINARY], BANDWIDTH)
             gains.append(f"{gain} in {short(kernel)}")
@@ -137,15 +136,12 @@ def _on_levels(mine: DataFrame, values: DataFrame) -> list[str]:
         return []
     number = mine.groupby("kernel")["level"].nunique().to_dict()
     kernel = max(number, key=lambda name: (number[name], name == "stream.triad"))
-    rows = by_value(best(mine[mine["kernel"] == kernel], ["level"]), "level")
-    rows.pop(MEMORY, None)
-    in_memory = _by_stores(values, str(kernel)).get(ORDINARY)
-    if in_memory is not None:
-        rows[MEMORY] = in_memory
-    order = [level for level in (*(name for name, _ in ends), MEMORY) if level in rows]
-    if len(order) < 2:
+    rows: dict[str, Any] = by_value(best(mine[mine["kernel"] == kernel], ["level"]), "level")
+    rows[MEMORY] = _by_stores(values, str(kernel)).get(ORDINARY)
+    order = [name for name, _ in ends] + [MEMORY]
+    parts = [f"{_bandwidth(rows[level])} in {level}" for level in order if rows.get(level)]
+    if len(parts) < 2:
         return []
-    parts = [f"{_bandwidth(rows[level])} in {level}" for level in order]
     return [f"With ordinary stores, {short(str(kernel))} reaches {joined(parts)}."]
 
 
@@ -164,7 +160,7 @@ def _on_launch(tests: DataFrame, empty: DataFrame) -> list[str]:
         kinds = [kind for kind in (NONTEMPORAL, ORDINARY) if stores(rows).eq(kind).any()]
         sentences.append(
             f"BS1 takes T0 + B / Wmax, with {one.t0()}{held} and "
-            f"{interval('Wmax', one.wmax_GBps, 'GB/s')}{where}{_with(' or '.join(kinds))} "
+            f"{one.wmax()}{where}{_with(' or '.join(kinds))} "
             f"(95 % intervals).{''.join(launch[:1])}"
         )
     return sentences

@@ -5,33 +5,33 @@ If a case has several records, the one with the highest bandwidth is used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from memkern.plots.kit import (
     BANDWIDTH,
     FIT_COLUMNS,
+    Axis,
+    Curves,
     DataFrame,
-    Figure,
     Fits,
+    Measured,
+    Panel,
     Records,
     Selection,
     best,
     by_machine,
-    bytes_axis,
-    counts_axis,
-    curve,
-    drawn,
-    extent,
+    byte_scale,
+    distinct,
     family_section,
-    finish,
     fit_rows,
     joined,
     line_fits,
+    log_range,
     marked_look,
     marked_value,
-    panels,
-    plain,
+    ordered,
     select,
     shown_in,
     table,
@@ -87,19 +87,16 @@ def transfers(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         texts=("memory", "variant"),
         measure=measure,
     )
-    pairs = zip(frame["memory"], frame["variant"], strict=True)
     frame = frame.assign(
         way=frame["kernel"].str.removeprefix("transfers."),
         series=[
             _NAMES.get((memory, variant), variant if memory == "device" else memory)
-            for memory, variant in pairs
+            for memory, variant in zip(frame["memory"], frame["variant"], strict=True)
         ],
     )
     frame = best(frame, ["machine", "way", "series", "size_B"])
-    order = [*WAYS, *_SERIES]
-    return frame.sort_values(
-        ["way", "series"], key=lambda column: column.map(order.index), kind="stable"
-    ), notes
+    order = [*WAYS, *_SERIES].index
+    return frame.sort_values(["way", "series"], key=lambda c: c.map(order), kind="stable"), notes
 
 
 def fits(frame: DataFrame) -> Fits:
@@ -108,43 +105,39 @@ def fits(frame: DataFrame) -> Fits:
     return line_fits(points, FITTED)
 
 
-@drawn(
-    "transfers",
-    "A panel for each machine and direction, with a curve for each memory of the host, 6.9 in "
-    "wide, 3.35 in with one panel. Thin lines are the fits ``T0 + B / Wmax``.",
+def _fit_lines(panel: Panel) -> None:
+    """Draw the fit of each series."""
+    names, known = distinct(panel.frame["series"]), panel.rows.dropna(subset="fit")
+    for name, mine in known.sort_values(panel.x).groupby("series", observed=True):
+        how: dict[str, Any] = {"color": marked_look(names.index(name)).color, "linewidth": 0.8}
+        panel.ax.plot(mine[panel.x], mine["fit"], label="_fit", **how)
+
+
+@Curves(
+    name="transfers",
+    x=Axis("size_B", "Size of a transfer", byte_scale),
+    y=Axis(BANDWIDTH, "Bandwidth (GB/s)", log_range(1.5, 9)),
+    layers=(Measured("series", lambda n: marked_look(n)._replace(linestyle="none")), _fit_lines),
+    panels=("machine", "way"),
+    height=2.3,
+    legend=3,
     records="`transfers` kernels",
+    returns="A panel for each machine and direction, with a curve for each memory of the host, "
+    "6.9 in wide, 3.35 in with one panel. Thin lines are the fits ``T0 + B / Wmax``.",
 )
-def against_size(records: Records = None) -> Figure:
+def against_size(records: Records = None) -> Selection:
     """Bandwidth of transfers from and to a GPU against their size, with the fits of T0 and Wmax."""
     frame, notes = transfers(records, MEASURE)
     lines = fits(frame)
-    cells = list(frame.groupby(["machine", "way"], sort=False))
-    fig, axes = panels(len(cells), 2, 2.3)
-    series = list(dict.fromkeys(frame["series"]))
-    low, high = extent(frame, BANDWIDTH)
-    several = frame["machine"].nunique() > 1
-    for ax, ((machine, way), rows) in zip(axes, cells, strict=True):
-        for number, name in enumerate(series):
-            mine = rows[rows["series"] == name].sort_values("size_B")
-            if mine.empty:
-                continue
-            look = marked_look(number)
-            curve(ax, mine, "size_B", BANDWIDTH, look._replace(linestyle="none"), name)
-            fit = lines.get((str(machine), str(way), name))
-            if fit is not None:
-                ax.plot(
-                    mine["size_B"],
-                    fit.predict(mine["bytes_B"]).bandwidth_GBps,
-                    color=look.color,
-                    linewidth=0.8,
-                    label="_fit",
-                )
-        bytes_axis(ax, 5)
-        ax.set(yscale="log", ylim=(low / 1.5, high * 1.5))
-        counts_axis(ax.yaxis, 9)
-        title = "\n".join([plain(machine, 30)] * several + [WAYS[str(way)]])
-        ax.set(title=title, xlabel="Size of a transfer", ylabel="Bandwidth (GB/s)")
-    return finish(fig, 3, [*notes, "Lines: T0 + B / Wmax, fitted."], frame)
+    keys = zip(*(frame[name] for name in FITTED), frame["bytes_B"], strict=True)
+    predicted = [
+        float(lines[of].predict(size_B).bandwidth_GBps) if of in lines else math.nan
+        for *key, size_B in keys
+        for of in [tuple(key)]
+    ]
+    frame = ordered(frame, "series", frame["series"].unique())
+    frame = frame.assign(fit=predicted, panel=frame["way"].map(WAYS))
+    return frame, [*notes, "Lines: T0 + B / Wmax, fitted."]
 
 
 @table(
@@ -178,9 +171,11 @@ def _on_machine(mine: DataFrame) -> Sequence[str]:
     """Return the findings on one machine."""
     sentences = []
     for way, rows in mine.groupby("way", sort=False):
-        order = rows.sort_values(BANDWIDTH, ascending=False, kind="stable")
-        top = order.drop_duplicates("series").to_dict("records")
-        parts = [f"{row['series']} {marked_value(row, BANDWIDTH, 'GB/s')}" for row in top]
+        top = rows.sort_values(BANDWIDTH, ascending=False, kind="stable").drop_duplicates("series")
+        parts = [
+            f"{row['series']} {marked_value(row, BANDWIDTH, 'GB/s')}"
+            for row in top.to_dict("records")
+        ]
         sentences.append(f"{WAYS[str(way)]}, highest bandwidth: {joined(parts)}.")
     resolved = {of: fit.t0_s for of, fit in fits(mine).items() if fit.t0_resolved}
     if resolved:
