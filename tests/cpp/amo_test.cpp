@@ -3,17 +3,6 @@
 // atomic.
 #include "families/amo/patterns.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "core/errors.hpp"
-#include "core/sampler.hpp"
-#include "core/team.hpp"
-#include "engine/problem.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -1,23 +1,14 @@
 // Memory is allocated as requested, or refused before any of it is touched.
 #include "core/buffer.hpp"
 
-#include <gtest/gtest.h>
 #include <linux/mempolicy.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <limits>
 #include <regex>
-#include <string>
-#include <vector>
 
-#include "core/errors.hpp"
 #include "core/topology.hpp"
 #include "support.hpp"
 

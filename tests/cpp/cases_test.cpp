@@ -1,20 +1,5 @@
 // Streaming cases: their preparation, and runs by several workers through the sampler, in which the
 // thread sanitizer detects races: no two workers access the same element.
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "core/errors.hpp"
-#include "core/sampler.hpp"
-#include "core/team.hpp"
-#include "engine/problem.hpp"
 #include "families/streaming/args.hpp"
 #include "support.hpp"
 

@@ -2,18 +2,12 @@
 // counts of a source that the sampler reads.
 #include "core/counters.hpp"
 
-#include <gtest/gtest.h>
 #include <linux/perf_event.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
-#include <string>
-#include <vector>
 
-#include "core/errors.hpp"
-#include "core/sampler.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -1,22 +1,6 @@
 // Atomic memory operations on an emulated GPU: it runs one thread after the other, here in
 // ascending order, so that the results of every variant follow from the definition of the patterns.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <cstdlib>
-#include <memory>
-#include <set>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include "backends/cuda/device.hpp"
-#include "core/parts.hpp"
-#include "core/team.hpp"
-#include "engine/problem.hpp"
 #include "families/amo/patterns.hpp"
 #include "support.hpp"
 

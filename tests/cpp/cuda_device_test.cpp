@@ -1,26 +1,9 @@
 // Memory, values, checks of bounds, launches and timers of an emulated device; and gather and
 // scatter, whose kernels run here block by block, compared with the processor's kernels.
 #include <cuda_runtime.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <set>
-#include <string>
-#include <vector>
-
 #include "backends/cuda/device.hpp"
-#include "core/errors.hpp"
-#include "core/sampler.hpp"
-#include "core/team.hpp"
-#include "engine/prepared.hpp"
-#include "engine/problem.hpp"
 #include "support.hpp"
 
 namespace memkern {

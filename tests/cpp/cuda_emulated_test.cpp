@@ -1,16 +1,7 @@
 // Errors that the emulated device detects, and its warps, with kernels of this file.
 #include <cuda_runtime.h>
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <limits>
-#include <set>
-#include <string>
-#include <type_traits>
-#include <vector>
 
 #include "backends/cuda/device.hpp"
-#include "core/errors.hpp"
 #include "gpu/grid.hpp"
 #include "gpu/warp.hpp"
 #include "support.hpp"

@@ -1,27 +1,8 @@
 // Streaming kernels on an emulated GPU, compared with the processor's scalar bodies: all entries,
 // parts of ranges, block sizes and alignments of arrays; timers, graphs and repeated reductions.
 #include <cuda_runtime.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <map>
-#include <memory>
-#include <ostream>
-#include <set>
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "backends/cuda/device.hpp"
-#include "core/buffer.hpp"
-#include "core/team.hpp"
-#include "engine/problem.hpp"
 #include "gpu/divisor.hpp"
 #include "support.hpp"
 

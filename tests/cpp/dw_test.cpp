@@ -2,23 +2,8 @@
 // matrices, and whole cases with several workers, in which the thread sanitizer detects races.
 #include "families/dw/args.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <complex>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <sstream>
-#include <string>
-#include <vector>
 
-#include "core/errors.hpp"
-#include "core/sampler.hpp"
-#include "core/team.hpp"
-#include "engine/problem.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -1,18 +1,6 @@
 // Cases that exchange values in every invocation, here between a rank and itself.
 #include "engine/exchange.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <vector>
-
-#include "core/errors.hpp"
-#include "engine/prepared.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -2,16 +2,6 @@
 // follow the definition; and the registry of all bodies is checked.
 #include "engine/registry.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <map>
-#include <set>
-#include <string>
-#include <tuple>
-#include <vector>
-
 #include "families/spatter/args.hpp"
 #include "support.hpp"
 #if defined(__aarch64__)

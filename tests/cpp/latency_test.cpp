@@ -1,18 +1,5 @@
 // Chains of loads along a ring, concurrent traffic, and two workers that write in turn. The thread
 // sanitizer checks the workers of an invocation.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstdint>
-#include <map>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "core/errors.hpp"
-#include "core/sampler.hpp"
-#include "engine/prepared.hpp"
 #include "families/latency/args.hpp"
 #include "support.hpp"
 

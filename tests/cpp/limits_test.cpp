@@ -1,15 +1,7 @@
 // Memory limits, read from fake trees of the kernel's files.
 #include "core/limits.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "core/arithmetic.hpp"
-#include "core/errors.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -1,12 +1,6 @@
 // Times of loads from caches and memory, on any machine.
 #include "core/memory.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <vector>
-
-#include "core/errors.hpp"
 #include "support.hpp"
 
 namespace memkern {

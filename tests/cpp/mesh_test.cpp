@@ -1,14 +1,5 @@
 // Gather, scatter and both between local and global nodes (BS6 to BS8) are compared with their
 // definitions: run serially on arrays that end at an inaccessible page, divided among two workers.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <numeric>
-#include <string>
-#include <vector>
-
-#include "engine/registry.hpp"
 #include "families/streaming/args.hpp"
 #include "support.hpp"
 

@@ -1,13 +1,6 @@
 // Functions that are given at run time: their arguments, sums and modes.
-#include <gtest/gtest.h>
-
 #include <cfenv>
-#include <cstdint>
-#include <string>
-#include <vector>
 
-#include "core/errors.hpp"
-#include "engine/prepared.hpp"
 #include "families/own/function.hpp"
 #include "support.hpp"
 

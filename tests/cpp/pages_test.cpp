@@ -1,13 +1,6 @@
 // Sizes of pages: settings and limits of fake trees of the kernel's files, and what is read back.
 #include "core/pages.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "core/buffer.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -1,21 +1,9 @@
 // Cases as the Python module requests them: variants, samples and errors.
 #include "engine/prepared.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
 #include <chrono>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
-#include "core/errors.hpp"
-#include "core/sampler.hpp"
 #include "core/topology.hpp"
 #include "support.hpp"
 

@@ -1,18 +1,6 @@
 // The functions of Problem that all families use.
 #include "engine/problem.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "core/errors.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -1,26 +1,9 @@
 // Arrays and atomic patterns over ranks, with a library whose ranks take turns in this process.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <limits>
-#include <memory>
-#include <numeric>
-#include <set>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include "backends/ranks/arrays.hpp"
 #include "backends/ranks/device.hpp"
 #include "backends/ranks/gather.hpp"
 #include "backends/ranks/messages.hpp"
 #include "backends/ranks/words.hpp"
-#include "core/parts.hpp"
 #include "families/amo/patterns.hpp"
 #include "support.hpp"
 

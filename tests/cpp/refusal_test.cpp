@@ -1,12 +1,7 @@
 // Refused system calls: who refuses them, from fake trees of the system's files.
 #include "core/refusal.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cerrno>
-#include <cstdlib>
-#include <filesystem>
-#include <string>
 
 #include "support.hpp"
 

@@ -1,23 +1,10 @@
 // The sampler: every iteration runs once per invocation, for all schedules.
 #include "core/sampler.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "core/buffer.hpp"
 #include "core/clock.hpp"
-#include "core/errors.hpp"
 #include "core/flusher.hpp"
-#include "core/parts.hpp"
 #include "core/topology.hpp"
 #include "support.hpp"
 

@@ -1,22 +1,5 @@
 // Gather/scatter cases: their preparation, and runs by several workers through the sampler, in
 // which the thread sanitizer detects races: no two workers access the same element.
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <limits>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "core/errors.hpp"
-#include "core/sampler.hpp"
-#include "core/team.hpp"
-#include "engine/problem.hpp"
 #include "families/spatter/args.hpp"
 #include "support.hpp"
 

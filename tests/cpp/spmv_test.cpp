@@ -2,27 +2,6 @@
 // in chunks, and whole cases with several workers, in which the thread sanitizer detects races.
 #include "families/spmv/args.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <limits>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
-
-#include "core/errors.hpp"
-#include "core/parts.hpp"
-#include "core/sampler.hpp"
-#include "core/team.hpp"
-#include "engine/problem.hpp"
 #include "families/spmv/sell.hpp"
 #include "support.hpp"
 

@@ -1,14 +1,6 @@
 // The bodies over two-dimensional arrays, the five-point stencil and y += A x, are compared with
 // their definitions: run serially on arrays that end at an inaccessible page, divided among two
 // workers.
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "engine/registry.hpp"
 #include "families/streaming/args.hpp"
 #include "support.hpp"
 

@@ -3,19 +3,8 @@
 // are divided among two workers.
 #include "families/streaming/args.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <deque>
-#include <limits>
-#include <map>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "engine/registry.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -1,31 +1,40 @@
-// Shared by several tests: memory that ends at an inaccessible page, the compiled bodies that this
-// machine supports, and error messages.
+// Shared by the tests, with the headers that most of them need: memory that ends at an inaccessible
+// page, the compiled bodies that this machine supports, and error messages.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
 #include <ostream>
+#include <set>
 #include <sstream>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/buffer.hpp"
 #include "core/device_memory.hpp"
 #include "core/errors.hpp"
+#include "core/parts.hpp"
 #include "core/sampler.hpp"
 #include "core/team.hpp"
+#include "engine/prepared.hpp"
 #include "engine/problem.hpp"
 #include "engine/registry.hpp"
 

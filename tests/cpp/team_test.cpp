@@ -1,18 +1,11 @@
 // Threads and their binding, on any machine: one unit is enough.
 #include "core/team.hpp"
 
-#include <gtest/gtest.h>
 #include <omp.h>
 #include <sched.h>
 
-#include <algorithm>
-#include <set>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include "core/errors.hpp"
-#include "core/parts.hpp"
 #include "core/topology.hpp"
 #include "support.hpp"
 
