@@ -77,20 +77,20 @@ def test_the_table_has_each_width_once():
     assert ("atomic add/latency", "scalar", "best", None) in found
 
 
-def test_numbers_out_of_range_are_refused():
-    make = instructions.instructions
-    with refused("instruction 'sqrt' is not one of load"):
-        make("sqrt")
-    with refused("runs 1 thread, not 2"):
-        make("add", threads=2)
-    with refused("index_stride must be at most 8"):
-        make("gather", index_stride=9)
-    with refused("index_stride must be 0 to 8 or random"):
-        make("gather", index_stride="-1")
-    with refused("no throughput of add of 96 bits is compiled"):
-        make("add", vector=96)
-    with refused("no throughput of permute is compiled"):
-        make("permute", variant="scalar")
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("sqrt", {}, "instruction 'sqrt' is not one of load"),
+        ("add", {"threads": 2}, "runs 1 thread, not 2"),
+        ("gather", {"index_stride": 9}, "index_stride must be at most 8"),
+        ("gather", {"index_stride": "-1"}, "index_stride must be 0 to 8 or random"),
+        ("add", {"vector": 96}, "no throughput of add of 96 bits is compiled"),
+        ("permute", {"variant": "scalar"}, "no throughput of permute is compiled"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(name, options, message):
+    with refused(message):
+        instructions.instructions(name, **options)
 
 
 INTEGERS = {"count": 24, "stride": 1, "random": 0, "prefetch": 0}

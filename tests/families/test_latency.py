@@ -36,6 +36,10 @@ def loaded(**options: Any) -> Case:
     return registry.case("latency.loaded", **how)
 
 
+def pairs(**options: Any) -> Case:
+    return mk.latency(**{"size_B": 2**14, "order": "pairs", **options})
+
+
 def ping_pong(**options: Any) -> Case:
     return registry.case("latency.ping_pong", **{"turns": 200, "runs": 3, **options})
 
@@ -89,23 +93,6 @@ def test_pairs_are_as_far_apart_as_they_say(order, distance_B, line_B):
     assert len(np.unique(pairs)) == 512
 
 
-@pytest.mark.parametrize(
-    "order, distance_B, problem",
-    [
-        ("pairs", None, "a power of two from 8 to 1024 and a multiple of line_B for pairs"),
-        ("pairs", 12, "a power of two from 8 to 1024"),
-        ("pairs", 48, "not 48"),
-        ("pairs-across", 2048, "not 2048"),
-        ("pairs-across", -8, "not -8"),
-        ("random", 64, "distance_B is for order pairs and pairs-across, not for random"),
-        ([1, 2], 64, "distance_B is for order pairs and pairs-across, not for an array"),
-    ],
-)
-def test_wrong_distances_are_refused(order, distance_B, problem):
-    with refused(problem):
-        mk.latency(2**14, order=order, distance_B=distance_B)
-
-
 def test_pairs_are_of_words_and_say_their_distance():
     case = mk.latency(2**14, order="pairs", distance_B=32, runs=2)
     record = case.measure().record
@@ -113,20 +100,6 @@ def test_pairs_are_of_words_and_say_their_distance():
     assert (record["lines"], record["size_B"]) == (8, 2**14)
     assert case.identity() != mk.latency(2**14, order="pairs", distance_B=64, runs=2).identity()
     assert "distance_B" not in chase().columns
-
-
-@pytest.mark.parametrize(
-    "order, size_B, problem",
-    [
-        ("shuffled", 4096, "order 'shuffled' is not one of random, in-page"),
-        ("random", 63, "has no line of 64 bytes"),
-        ("pairs", 4088, "needs a buffer of at least 4096 bytes"),
-        ("in-page", mmap.PAGESIZE - 64, f"needs a buffer of at least {mmap.PAGESIZE} bytes"),
-    ],
-)
-def test_wrong_orders_are_refused(order, size_B, problem):
-    with refused(problem):
-        latency.line_order(order, size_B, 64)
 
 
 @pytest.mark.parametrize("chains", [1, 3, 16, 32])
@@ -255,16 +228,36 @@ def test_two_workers_take_turns(lines, take_by):
         (chase, {"order": [1, 1]}, "at most once"),
         (chase, {"order": [-1, 1]}, "none below 0"),
         (chase, {"order": [[1, 2]]}, "1-d array"),
+        (chase, {"order": "shuffled"}, "order 'shuffled' is not one of random, in-page"),
+        (chase, {"order": "random", "size_B": 63}, "has no line of 64 bytes"),
+        (pairs, {"distance_B": 8, "size_B": 4088}, "needs a buffer of at least 4096 bytes"),
+        (
+            chase,
+            {"order": "in-page", "size_B": mmap.PAGESIZE - 64},
+            f"needs a buffer of at least {mmap.PAGESIZE} bytes",
+        ),
+        (pairs, {}, "a power of two from 8 to 1024 and a multiple of line_B for pairs"),
+        (pairs, {"distance_B": 12}, "a power of two from 8 to 1024"),
+        (pairs, {"distance_B": 48}, "not 48"),
+        (pairs, {"order": "pairs-across", "distance_B": 2048}, "not 2048"),
+        (pairs, {"order": "pairs-across", "distance_B": -8}, "not -8"),
+        (pairs, {"order": "random", "distance_B": 64}, "pairs and pairs-across, not for random"),
+        (pairs, {"order": [1, 2], "distance_B": 64}, "pairs and pairs-across, not for an array"),
         (chase, {"size_B": "many"}, "is not a size in bytes"),
         (loaded, {"threads": 1}, "needs at least two workers"),
         (loaded, {"variant": "best"}, "not best, because the chain"),
         (ping_pong, {"threads": 3}, "runs 2 threads"),
         (ping_pong, {"take_by": "swap", "lines": 2}, "swap needs one line"),
+        # Workers wait for each other.
+        (loaded, {"schedule": "dynamic"}, "use schedule 'static' without chunk"),
+        (loaded, {"chunk": 4}, "use schedule 'static' without chunk"),
+        (loaded, {"repetition": "free"}, "use repetition 'barrier'"),
+        (loaded, {"offset": 8}, "offset must be a multiple of 64 bytes"),
     ],
 )
 def test_wrong_cases_are_refused(build, options, problem):
     with refused(problem):
-        build(**options)
+        build(**options).prepare()
 
 
 def test_numa_cases_are_of_every_pair_of_nodes():
@@ -426,20 +419,6 @@ def test_numa_of_this_machine(capsys, monkeypatch):
     assert code == 0
     assert ("this machine has one NUMA node" in out) == (len(nodes) == 1)
     assert "units of node 0, memory of node 0" in out
-
-
-@pytest.mark.parametrize(
-    "options, problem",
-    [
-        ({"schedule": "dynamic"}, "use schedule 'static' without chunk"),
-        ({"chunk": 4}, "use schedule 'static' without chunk"),
-        ({"repetition": "free"}, "use repetition 'barrier'"),
-        ({"offset": 8}, "offset must be a multiple of 64 bytes"),
-    ],
-)
-def test_workers_that_wait_for_each_other_refuse_to_be_scheduled(options, problem):
-    with refused(problem):
-        loaded(**options).prepare()
 
 
 @pytest.mark.parametrize(

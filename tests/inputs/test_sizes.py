@@ -27,12 +27,6 @@ def test_bytes_are_read_as_written(text, wanted):
     assert parse_bytes(text) == wanted
 
 
-@pytest.mark.parametrize("text", ["", "KiB", "-3", "1 XB", "1..2", "nan", "1e400", "0", "1e30"])
-def test_what_is_no_size_is_refused(text):
-    with pytest.raises(InputError, match="is not a size in bytes"):
-        parse_bytes(text)
-
-
 @given(st.integers(1, 2**40), st.integers(1, 2**10), st.integers(1, 500))
 def test_sizes_are_evenly_spaced(low, factor, count):
     found = sizes(low, low * factor, count)
@@ -58,7 +52,8 @@ def test_sizes_as_text():
         ("1KiB:4KiB:x", "LOW:HIGH:COUNT"),
         ("1KiB:4KiB:²", "LOW:HIGH:COUNT"),
         ("1KiB:4KiB:٣", "LOW:HIGH:COUNT"),
-        ("٣", "is not a size in bytes"),
+        *((text, "is not a size in bytes") for text in ("٣", "", "KiB", "-3", "1 XB", "1..2")),
+        *((text, "is not a size in bytes") for text in ("nan", "1e400", "0", "1e30")),
         ("1KiB:4KiB:0", "number of sizes"),
         ("1KiB,big", "'big'"),
     ],

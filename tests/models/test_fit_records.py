@@ -131,16 +131,12 @@ def test_bad_records_are_refused(records, message):
         ({"leave_out_B": 1e9}, "at least 3 points beyond 1000000000 B, not 0"),
         ({"leave_out_B": "caches"}, "give caches_B"),
         ({"leave_out_B": "caches", "caches_B": 0}, "caches_B must be a positive number"),
+        ({"leave_out_B": "changepoint"}, "at least 10 sizes, not 9"),
     ],
 )
 def test_bad_options_are_refused(options, message):
     with pytest.raises(InputError, match=message):
-        fit_t0_wmax({"bytes_B": sizes(), "time_s": times(sizes())}, **options)
-
-
-def test_a_change_point_needs_sizes_on_both_sides():
-    with pytest.raises(InputError, match="at least 10 sizes, not 9"):
-        fit_t0_wmax({"bytes_B": sizes(9), "time_s": times(sizes(9))}, leave_out_B="changepoint")
+        fit_t0_wmax({"bytes_B": sizes(9), "time_s": times(sizes(9))}, **options)
 
 
 @pytest.mark.parametrize("caches", [None, [], [{"level": 1, "size_B": None}]])
