@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from checking import Changed, checked, corrupted, measured, output_of, refused_words
+from checking import Changed, checked, corrupted, measured, output_of
 
 import memkern as mk
 from memkern.errors import InputError
@@ -275,21 +275,6 @@ def test_the_list_has_the_sixteen_kernels_of_circustent(capsys):
         names = {line.split()[1] for line in out.splitlines()[1:]}
         assert names >= {f"{p.upper()}_{a}" for p in amo.PATTERNS for a in ("ADD", "CAS")}
         assert "SG_EXCHANGE" not in names
-
-
-@pytest.mark.parametrize(
-    "words, match",
-    [
-        (("-b", "RAND_MUL"), "'RAND_MUL'"),
-        (("-b", "RAND_ADD", "--kernel", "rand"), "exclude each other"),
-        (("-p", "0"), "'0'"),
-        (("--kernel", "striden", "-s", "100", "-m", "800", "-i", "50"), "need an array of"),
-        (("--primitive", "exchange", "--dtype", "float64"), "no pattern has exchange"),
-        (("--kernel", "nothing"), "'amo.nothing'"),
-    ],
-)
-def test_wrong_words_of_the_verb_are_refused(capsys, words, match):
-    assert match in refused_words(capsys, "amo", *words)
 
 
 def test_the_verb_measures_every_combination(capsys):

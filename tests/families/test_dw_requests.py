@@ -4,7 +4,7 @@ import itertools
 import math
 
 import pytest
-from checking import measured, refused, refused_words, run
+from checking import measured, refused, run
 from dw_cases import WIDTHS, fields
 
 import memkern as mk
@@ -186,22 +186,3 @@ def test_lists_of_knobs_are_recorded_one_by_one(capsys):
     plain = ("--layout", "lexicographic", "--variant", "scalar", "--share-planes")
     records = measured(capsys, "dw", *SMALL, *plain, "-t", "1,2", "--runs", "2")
     assert [(r["threads"], r["chunk"]) for r in records] == [(1, 64), (2, 32)]
-
-
-@pytest.mark.parametrize(
-    "words, match",
-    [
-        ((), "--lattice"),
-        (("--lattice", "4", "4", "4"), "expected 4 arguments"),
-        (("--lattice", "4", "4", "4", "x"), "'x'"),
-        (("--lattice", "4", "4", "4", "-4"), "at least 1"),
-        (("--lattice", "5", "5", "5", "5", "--cut", "t"), "multiple of"),
-        ((*SMALL, "--ls", "0"), "ls must be a list of whole numbers of at least 1"),
-        ((*SMALL, "--vector", "wide"), "vector"),
-        ((*SMALL, "--block", "2", "2", "2"), "--block: expected 4 arguments"),
-        ((*SMALL, "--prefetch-into", "L3"), "L3"),
-    ],
-)
-def test_wrong_words_of_the_verb_are_refused_in_one_line(capsys, words, match):
-    # Some releases of Python take an option after too few arguments for one of them.
-    assert match in refused_words(capsys, "dw", "--runs", "1", "-t", "1", *words)

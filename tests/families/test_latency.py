@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import output_of, refused, refused_words, run
+from checking import output_of, refused, run
 from machines import PROCESSORS
 
 import memkern as mk
@@ -302,27 +302,6 @@ def test_the_structure_has_as_many_lines_in_pages_as_side_by_side():
     assert max(case.columns["size_B"] for case in few) <= 2**23
     assert {case.stop.budget_s for case in cases} == {0.01}
     assert latency.structure_cases(2**15, 64, float("inf"))
-
-
-@pytest.mark.parametrize(
-    "words, problem",
-    [
-        ("structure --chains 2", "latency structure chooses chains"),
-        ("structure --pages thp", "latency structure chooses pages"),
-        ("structure -k chase", "latency structure chooses the kernel"),
-        ("numa --chains 2", "latency numa chooses chains"),
-        ("numa --pin 0", "latency numa chooses pin"),
-        ("loaded -k chase", "chooses the kernel"),
-        ("-k ping_pong --chains 2", "chains"),
-        ("cores --loads 3", "loads"),
-        ("-k nope", "'nope' is not one of chase, loaded"),
-        ("--order pairs", "distance_B must be a power of two"),
-        ("loaded --distance 64", "distance"),
-        ("--sizes 1KiB:1B:3", "must ascend"),
-    ],
-)
-def test_wrong_words_are_refused(words, problem, capsys):
-    assert problem in refused_words(capsys, "latency", *words.split())
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from checking import cases_of, once_a_kind, refused, refused_words
+from checking import cases_of, once_a_kind, refused
 from launching import alone, started
 from sharing import once
 
@@ -227,11 +227,6 @@ def test_the_verb_takes_pairs_windows_and_sizes(words, number, label, monkeypatc
     cases = cases_of(monkeypatch, f"messages -k get --device mpi -q {words}")
     assert len(cases) == number
     assert label in {case.columns["pairs"] for case in cases}
-
-
-def test_the_verb_refuses_what_can_not_be_measured(capsys):
-    assert "give device mpi or shmem" in refused_words(capsys, "messages")
-    assert "messages.shout" in refused_words(capsys, "messages", "-k", "shout")
 
 
 def test_a_rank_alone_measures_messages_to_itself() -> None:

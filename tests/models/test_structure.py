@@ -46,20 +46,6 @@ def test_a_slow_rise_is_one_plateau_and_a_steep_one_none():
     assert plateaus([], []) == []
 
 
-@pytest.mark.parametrize(
-    "sizes, values, problem",
-    [
-        ([1.0, 2.0], [1.0], "same length"),
-        ([1.0, 2.0], [1.0, -1.0], "positive"),
-        ([0.0, 2.0], [1.0, 1.0], "positive"),
-        ([1.0, 2.0], [1.0, np.nan], "positive"),
-    ],
-)
-def test_wrong_curves_are_refused(sizes, values, problem):
-    with refused(problem):
-        plateaus(sizes, values)
-
-
 CYCLE_NS = 0.25
 PAGES = np.array([round(16 * 2 ** (k / 4)) for k in range(53)])
 
@@ -105,21 +91,6 @@ def test_a_level_after_walks_is_a_cache():
     assert level.end_B == 4096 * 91
 
 
-@pytest.mark.parametrize(
-    "sizes, costs, cycle, problem",
-    [
-        ([4096.0], [1.0, 2.0], CYCLE_NS, "same length"),
-        ([4096.0], [np.nan], CYCLE_NS, "positive"),
-        ([0.0], [1.0], CYCLE_NS, "positive"),
-        ([4096.0], [1.0], 0.0, "cycle must be positive, not 0"),
-        ([4096.0], [1.0], np.nan, "cycle must be positive, not nan"),
-    ],
-)
-def test_wrong_costs_are_refused(sizes, costs, cycle, problem):
-    with refused(problem):
-        tlb_levels(sizes, costs, cycle)
-
-
 DISTANCES = 2.0 ** np.arange(3, 11)
 
 
@@ -153,15 +124,24 @@ def test_without_a_rise_no_line_is_found():
 
 
 @pytest.mark.parametrize(
-    "distances, times, cycle, problem",
+    "structure, arguments, problem",
     [
-        ([8, 16, 32], [0.0, 1.0], CYCLE_NS, "the same length, not 3 and 2"),
-        ([8, 16], [0.0, 1.0], CYCLE_NS, "at least 3 distances in ascending order"),
-        ([8, 32, 16], [0.0] * 3, CYCLE_NS, "at least 3 distances in ascending order"),
-        ([8, 16, 32], [0.0, np.nan, 1.0], CYCLE_NS, "times must be finite"),
-        ([8, 16, 32], [0.0] * 3, -1.0, "cycle positive"),
+        (plateaus, ([1.0, 2.0], [1.0]), "same length"),
+        (plateaus, ([1.0, 2.0], [1.0, -1.0]), "positive"),
+        (plateaus, ([0.0, 2.0], [1.0, 1.0]), "positive"),
+        (plateaus, ([1.0, 2.0], [1.0, np.nan]), "positive"),
+        (tlb_levels, ([4096.0], [1.0, 2.0], CYCLE_NS), "same length"),
+        (tlb_levels, ([4096.0], [np.nan], CYCLE_NS), "positive"),
+        (tlb_levels, ([0.0], [1.0], CYCLE_NS), "positive"),
+        (tlb_levels, ([4096.0], [1.0], 0.0), "cycle must be positive, not 0"),
+        (tlb_levels, ([4096.0], [1.0], np.nan), "cycle must be positive, not nan"),
+        (line_size, ([8, 16, 32], [0.0, 1.0], CYCLE_NS), "the same length, not 3 and 2"),
+        (line_size, ([8, 16], [0.0, 1.0], CYCLE_NS), "at least 3 distances in ascending order"),
+        (line_size, ([8, 32, 16], [0.0] * 3, CYCLE_NS), "at least 3 distances in ascending order"),
+        (line_size, ([8, 16, 32], [0.0, np.nan, 1.0], CYCLE_NS), "times must be finite"),
+        (line_size, ([8, 16, 32], [0.0] * 3, -1.0), "cycle positive"),
     ],
 )
-def test_wrong_pairs_are_refused(distances, times, cycle, problem):
+def test_wrong_curves_are_refused(structure, arguments, problem):
     with refused(problem):
-        line_size(distances, times, cycle)
+        structure(*arguments)

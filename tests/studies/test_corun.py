@@ -45,6 +45,10 @@ def cases() -> list[Case]:
     ]
 
 
+def beside(units: Any) -> None:
+    mk.corun(cases(), units=units)
+
+
 @pytest.fixture
 def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take few samples, here and in the neighbours."""
@@ -67,19 +71,6 @@ def test_sides_share_every_cache_and_node():
     assert corun.halves([[0, 1], [2, 3], [4], [5], [6]]) == ([0, 4, 1], [2, 5, 3])
 
 
-@pytest.mark.parametrize(
-    ("cores", "culprit"),
-    [
-        ([[5]], "two processing units, and this process may use one"),
-        ([], "two processing units"),
-        ([[3, 7]], "two cores, .* --units 3:7"),
-    ],
-)
-def test_one_core_has_no_neighbour(cores, culprit):
-    with refused(culprit):
-        corun.halves(cores)
-
-
 def test_hardware_threads_of_a_core_are_found(machine):
     cores = topology.physical_cores()
     assert sorted(itertools.chain(*cores)) == sorted(os.sched_getaffinity(0))
@@ -91,25 +82,25 @@ def test_units_are_read():
     assert corun.read_units("0-3:4,6-7") == ([0, 1, 2, 3], [4, 6, 7])
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0", "0:", ":1", "0:1:2", "0-:1", "a:b", "0 : 1", "0:-1", "٣:1"]
-)
-def test_units_of_another_form_are_refused(text):
-    with refused("units are two lists of processing units, such as 0-3:4-7"):
-        corun.read_units(text)
+FORM = "units are two lists of processing units, such as 0-3:4-7"
+WRONG = ("", "0", "0:", ":1", "0:1:2", "0-:1", "a:b", "0 : 1", "0:-1", "٣:1")
 
 
 @pytest.mark.parametrize(
-    ("units", "culprit"),
+    ("use", "units", "culprit"),
     [
-        (([UNITS[0]], [UNITS[0]]), f"processing unit {UNITS[0]} twice"),
-        (([UNITS[0]], [70000]), "processing unit 70000, which this process may not use"),
-        (([UNITS[0]], []), "at least one processing unit on each side"),
+        *((corun.read_units, text, FORM) for text in WRONG),
+        (corun.halves, [[5]], "two processing units, and this process may use one"),
+        (corun.halves, [], "two processing units"),
+        (corun.halves, [[3, 7]], "two cores, .* --units 3:7"),
+        (beside, ([UNITS[0]], [UNITS[0]]), f"processing unit {UNITS[0]} twice"),
+        (beside, ([UNITS[0]], [70000]), "processing unit 70000, which this process may not use"),
+        (beside, ([UNITS[0]], []), "at least one processing unit on each side"),
     ],
 )
-def test_units_must_be_usable_and_disjoint(units, culprit):
+def test_wrong_units_are_refused(use, units, culprit):
     with refused(culprit):
-        mk.corun(cases(), units=units)
+        use(units)
 
 
 # Cases
