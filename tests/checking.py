@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -212,6 +212,19 @@ def one_sentence(err: str) -> str:
     (sentence,) = filter(None, err.splitlines())
     assert sentence.startswith("memkern")
     return sentence
+
+
+def interrupt(*_: Any, **__: Any) -> NoReturn:
+    """Interrupt, in place of a function that Ctrl-C may meet."""
+    raise KeyboardInterrupt
+
+
+def executable(path: Path, text: str, program: str = "/bin/sh") -> str:
+    """Write an executable script, and return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!{program}\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
 
 
 def wait_until(

@@ -203,6 +203,12 @@ def users_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make cases small, here and in other processes."""
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+
+
+@pytest.fixture
 def disturbances() -> None:
     """Keep warm-ups and the detection of disturbed samples, which `isolated` turns off."""
 

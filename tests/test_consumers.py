@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import python
+from checking import executable, python
 from merit_records import records, results
 
 ROOT = Path(__file__).parent.parent
@@ -24,9 +24,7 @@ pytestmark = pytest.mark.release
 def program(folder: Path, first: str = "") -> None:
     """Write a script `memkern` into the folder ``bin`` of a folder, with a first line."""
     path = folder / "bin" / "memkern"
-    path.parent.mkdir()
-    path.write_text(f'#!/bin/sh\n{first}\nexec "{sys.executable}" -m memkern "$@"\n')
-    path.chmod(0o755)
+    executable(path, f'{first}\nexec "{sys.executable}" -m memkern "$@"')
 
 
 def run(module: str, *words: object, folder: Path) -> subprocess.CompletedProcess[str]:

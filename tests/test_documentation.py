@@ -19,7 +19,7 @@ from typing import Any
 import fleet_records
 import launching
 import pytest
-from checking import once_a_kind, warnings_printed
+from checking import executable, once_a_kind, warnings_printed
 from documents import blocks, commands, options_of_verbs
 
 import memkern
@@ -78,7 +78,6 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     for name in ("examples", "notebooks"):
         (tmp_path / name).symlink_to(ROOT / name)
     shims = tmp_path / ".bin"
-    shims.mkdir()
     python = f'exec "{sys.executable}" "$@"'
     # Scripts may unset PYTHONPATH.
     if "PYTHONPATH" in os.environ:
@@ -86,14 +85,12 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     targets = {shims / "python": python, shims / "python3": python}
     targets[shims / "memkern"] = python.replace('"$@"', '-m memkern "$@"')
     for name in INTERPRETERS:
-        (tmp_path / name / "bin").mkdir(parents=True)
         # The instance is normal, whatever else runs here.
         targets[tmp_path / name / "bin" / "python"] = (
             f'if [ "$3" = doctor ]; then echo fit; exit; fi\n{python}'
         )
     for target, text in targets.items():
-        target.write_text(f"#!/bin/sh\n{text}\n")
-        target.chmod(0o755)
+        executable(target, text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{shims}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
@@ -313,9 +310,7 @@ TEMPLATES = {
 @pytest.mark.parametrize("name", once_a_kind(TEMPLATES, kind=lambda name: "sweep" in name))
 def test_every_job_template_runs(name, folder):
     for starter, text in STARTERS.items():
-        path = folder / ".bin" / starter
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
+        executable(folder / ".bin" / starter, text)
     # A list as written by hand: with an empty line and without a final newline.
     (folder / "hosts").write_text("one\n\ntwo")
     script = EXAMPLES / "cluster" / name

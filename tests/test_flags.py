@@ -15,6 +15,7 @@ from pathlib import Path
 import pybind11
 import pytest
 from building import MODULE, ROOT
+from checking import executable
 from disassembled import is_packed
 
 from memkern.static import disassembly
@@ -204,8 +205,7 @@ def test_one_level_counts(tmp_path, flags, options, found):
 def test_flags_that_a_wrapper_appends_are_taken_back_or_refused(tmp_path):
     wrapper = tmp_path / "c++"
     for appended in ("-march=haswell", "-march=haswell -mavx2 -ffast-math"):
-        wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("c++")} "$@" {appended}\n')
-        wrapper.chmod(0o755)
+        executable(wrapper, f'exec {shutil.which("c++")} "$@" {appended}')
         build = Build(tmp_path / appended, {"CXX": str(wrapper)})
         if build.returncode:
             assert f"{wrapper} appends flags that select instructions" in build.said

@@ -12,15 +12,10 @@ from memkern.spec.kernel import Check
 from memkern.studies import corun
 
 # Neighbours are other processes.
-pytestmark = pytest.mark.usefixtures("this_machine")
+pytestmark = pytest.mark.usefixtures("this_machine", "small_cases")
 UNITS = PROCESSORS
 TWO_UNITS = pytest.mark.skipif(len(UNITS) < 2, reason="a neighbour needs a unit of its own")
 UNITS_OPTION = f"--units={UNITS[0]}:{UNITS[-1]}"
-
-
-@pytest.fixture(autouse=True)
-def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
 
 
 @TWO_UNITS

@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from checking import (
+    interrupt,
     once_a_kind,
     one_sentence,
     output_of,
@@ -216,10 +216,7 @@ def test_the_command_that_resumes_overwrites_nothing(tmp_path, capsys):
 
 
 def test_ctrl_c_before_the_first_record_leaves_no_file(capsys, tmp_path, monkeypatch):
-    def interrupted(self: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("memkern.engine.placing.run.CaseRun.place", interrupted)
+    monkeypatch.setattr("memkern.engine.placing.run.CaseRun.place", interrupt)
     target = tmp_path / "x.parquet"
     code, _, err = run(capsys, "stream", "-k", "copy", "-n", "512", "-q", "-o", str(target))
     assert code == 130

@@ -16,10 +16,7 @@ from memkern.models.machine_file import Quantity, Tlb
 from memkern.models.machine_reading import load_machine
 from memkern.models.published_machines import published
 
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
+pytestmark = pytest.mark.usefixtures("small_cases")
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from checking import interrupt
 from result_sets import FORMATS, HERE, THERE, assert_same, python, record, result_set
 
 from memkern.errors import InputError
@@ -267,9 +268,6 @@ def test_a_half_written_transaction_is_undone(tmp_path, use):
 def test_an_interrupted_add_is_undone(tmp_path, monkeypatch):
     with Store.open(tmp_path / "x.db") as store:
         store.add(record("a"), [1.0], HERE)
-
-        def interrupt(name):
-            raise KeyboardInterrupt
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(database, "_insertion", interrupt)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from checking import Changed, measured, once_a_kind, output_of, refused, run, tree
+from checking import Changed, interrupt, measured, once_a_kind, output_of, refused, run, tree
 from plotting import Results
 from policies import POLICIES
 from registers import CPU
@@ -326,11 +326,8 @@ def test_records_say_why_they_have_no_energy(tmp_path, monkeypatch, capsys):
 
 
 def test_an_interrupt_while_energy_is_measured_keeps_the_samples(tmp_path, monkeypatch):
-    def interrupted(meters: object, work: object) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(energy, "ROOT", tree(tmp_path, SERVER))
-    monkeypatch.setattr(energy, "metered", interrupted)
+    monkeypatch.setattr(energy, "metered", interrupt)
     record = mk.loops("triad", 4096, runs=3).measure().record
     assert (record["stop"], record["samples"]) == ("interrupted", 3)
     assert record["energy_note"] == "energy is not measured: sampling was interrupted"

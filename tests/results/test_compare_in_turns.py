@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import measured, refused_words, run
+from checking import executable, measured, refused_words, run
 from compared_records import record
 
 import memkern as mk
@@ -227,13 +227,7 @@ def test_wrong_input_is_one_sentence(capsys, tmp_path, arguments, culprit):
     assert culprit in refused_words(capsys, "compare", *words)
 
 
-@pytest.fixture
-def undisturbed_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let worker processes mark no sample as disturbed, since tests run in parallel."""
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
-
-
-@pytest.mark.usefixtures("undisturbed_workers", "users_files")
+@pytest.mark.usefixtures("small_cases", "users_files")
 def test_a_worker_returns_values_or_errors(tmp_path):
     sweep = tmp_path / "sweep.toml"
     sweep.write_text(
@@ -277,14 +271,8 @@ def interpreter(tmp_path: Path) -> Callable[..., Path]:
     """
 
     def write(name: str = "python", doctor: str = "fit", code: int = 0, compare: int = 0) -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            f'#!/bin/sh\nif [ "$3" = doctor ]; then echo "{doctor} $@"; exit {code}; fi\n'
-            f'echo "$PYTHONPATH" "$@"; exit {compare}\n'
-        )
-        path.chmod(0o755)
-        return path
+        text = f'if [ "$3" = doctor ]; then echo "{doctor} $@"; exit {code}; fi\n'
+        return Path(executable(tmp_path / name, f'{text}echo "$PYTHONPATH" "$@"; exit {compare}'))
 
     return write
 
@@ -344,13 +332,12 @@ def test_the_ci_job_passes_with_a_warning_if_nothing_was_decided(
     assert warning in done.stdout and ("::warning" in done.stdout) == bool(warning)
 
 
-@pytest.mark.usefixtures("undisturbed_workers")
+@pytest.mark.usefixtures("small_cases")
 def test_whole_comparison_of_two_interpreters(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(interleaved, "Family", lambda cases, *_: verdicts.Family(cases, 6))
     sweep, python = tmp_path / "sweep.toml", tmp_path / "python"
     sweep.write_text('[[case]]\nkernel = "stream.copy"\nelements = [64, 8192]\nthreads = 1\n')
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
+    executable(python, f'exec {sys.executable} "$@"')
     rows = measured(
         capsys, "compare", "--run", str(sweep), "--b-python", str(python),
         "--a", "--variant simd", "--b", "--offset 8 --variant scalar", "-q",

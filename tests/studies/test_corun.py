@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import refused
+from checking import interrupt, refused
 from machines import MACHINES, PROCESSORS, described
 
 import memkern as mk
@@ -47,12 +47,6 @@ def cases() -> list[Case]:
 
 def beside(units: Any) -> None:
     mk.corun(cases(), units=units)
-
-
-@pytest.fixture
-def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take few samples, here and in the neighbours."""
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
 
 
 # Units
@@ -204,9 +198,6 @@ def test_neighbours_may_be_others_than_the_cases():
 @TWO_UNITS
 @pytest.mark.usefixtures("small_cases")
 def test_an_interrupted_run_is_resumed(tmp_path):
-    def interrupt(turn: Sequence[Measurement]) -> None:
-        raise KeyboardInterrupt
-
     output, again = tmp_path / "x.db", list[Sequence[Measurement]]()
     how: dict[str, Any] = {"units": SIDES, "turns": 2, "output": output}
     with pytest.warns(UserWarning, match="interrupted: 1 of 2 turns done, kept in"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import output_of, refused_words, run
+from checking import interrupt, output_of, refused_words, run
 
 import memkern as mk
 from memkern import host, small
@@ -392,10 +392,7 @@ def test_cases_that_can_not_be_measured_are_unknown(small_cases, monkeypatch):
 
 
 def test_an_interrupted_check_has_no_verdict(small_cases, monkeypatch, capsys):
-    def interrupted(run: doctoring.CaseRun) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(doctoring.CaseRun, "place", interrupted)
+    monkeypatch.setattr(doctoring.CaseRun, "place", interrupt)
     code, out, err = run(capsys, "doctor", "--quick", "-o", str(small_cases / "x.json"))
     assert (code, out) == (130, "") and "interrupted" in err
     assert not (small_cases / "x.json").exists()

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from changed_cases import changed
-from checking import output_of, run
+from checking import interrupt, output_of, run
 
 import memkern as mk
 from memkern.cli import main, measuring
@@ -64,11 +64,8 @@ def test_ratios_are_those_of_equal_bytes(scripted):
 
 
 def test_what_the_time_does_not_suffice_for_is_named(scripted):
-    def slow(case):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        scripted(slow)
+        scripted(interrupt)
     found, _ = scripted(by_bytes, seconds=1e-9)
     assert found.tried == () and "data in L1" in found.left_out
     assert "not tried for lack of time: data in L1" in str(found)

@@ -4,11 +4,10 @@ import dataclasses
 import json
 import math
 import platform
-import stat
 
 import numpy as np
 import pytest
-from checking import output_of, refused, refused_words
+from checking import executable, output_of, refused, refused_words
 
 import memkern as mk
 from memkern import _memkern
@@ -112,10 +111,9 @@ def test_the_loop_of_the_domain_wall_is_in_the_function_that_its_body_calls(layo
 
 def program(tmp_path, monkeypatch, text, code=0):
     """Replace llvm-mca by a program that prints a text."""
-    path = tmp_path / "llvm-mca"
-    path.write_text(f"#!/bin/sh\ncat > {tmp_path}/input\ncat <<'END'\n{text}\nEND\nexit {code}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(analysis, "llvm_mca", lambda: str(path))
+    prints = f"cat > {tmp_path}/input\ncat <<'END'\n{text}\nEND\nexit {code}"
+    path = executable(tmp_path / "llvm-mca", prints)
+    monkeypatch.setattr(analysis, "llvm_mca", lambda: path)
 
 
 BODY = analysis.Body("f", tuple(CODE[2:6]), 2.0)
@@ -303,8 +301,8 @@ def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca):
     assert "not the published machine A64FX" in words
 
 
-def test_every_variant_and_unrolling_is_measured(capsys, monkeypatch):
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
+@pytest.mark.usefixtures("small_cases")
+def test_every_variant_and_unrolling_is_measured(capsys):
     options = ("-k", "triad", "--variant", "scalar,simd", "--unroll", "0,1,8")
     rows, err = in_core(capsys, *options, "--isa", _memkern.supported_isas()[0])
     found = {(row["variant"], row["unroll"]): row for row in rows}
@@ -381,12 +379,9 @@ def fake_osaca(tmp_path, monkeypatch):
     """Return a function that replaces OSACA by a program that prints a text."""
 
     def put(text: str, code: int = 0, first: str = ":") -> None:
-        path = tmp_path / "osaca"
-        path.write_text(
-            f"#!/bin/sh\n{first}\ntest -s \"$3\" || exit 3\ncat <<'END'\n{text}\nEND\nexit {code}\n"
-        )
-        path.chmod(0o755)
-        monkeypatch.setattr(analysis, "osaca", lambda: str(path))
+        prints = f"{first}\ntest -s \"$3\" || exit 3\ncat <<'END'\n{text}\nEND\nexit {code}"
+        path = executable(tmp_path / "osaca", prints)
+        monkeypatch.setattr(analysis, "osaca", lambda: path)
 
     return put
 

@@ -9,7 +9,7 @@ from typing import Any
 import launching as ranks_of_tests
 import numpy as np
 import pytest
-from checking import refused
+from checking import executable, refused
 from launching import Ranks
 
 import memkern as mk
@@ -64,14 +64,6 @@ def test_binding_by_another_launcher_is_refused():
         OTHER.command(4, 2, "core")
 
 
-def script(folder: Path, name: str, text: str) -> str:
-    """Write an executable script, and return its path."""
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return str(path)
-
-
 @pytest.mark.parametrize(
     ("version", "kind"),
     [
@@ -82,7 +74,7 @@ def script(folder: Path, name: str, text: str) -> str:
     ],
 )
 def test_kinds_are_found_by_the_version(tmp_path, version, kind):
-    command = script(tmp_path, "run", f"[ $1 = --version ] && echo '{version}'")
+    command = executable(tmp_path / "run", f"[ $1 = --version ] && echo '{version}'")
     assert find_launcher(f"{command} --many 'a b'") == Launcher((command, "--many", "a b"), kind)
 
 
@@ -91,7 +83,7 @@ def test_the_usual_launchers_are_looked_for(tmp_path, monkeypatch):
     with refused("there is no mpirun and no srun here that starts ranks: name a launcher"):
         find_launcher()
     for name in ("srun", "mpirun"):
-        script(tmp_path, name, "echo x")
+        executable(tmp_path / name, "echo x")
         assert find_launcher() == Launcher((name,), "")
 
 
@@ -139,7 +131,9 @@ def test_failures_are_one_sentence(output, code, sentence):
 
 def test_a_launcher_that_is_interrupted_is_ended(tmp_path):
     told = tmp_path / "told"
-    command = script(tmp_path, "run", f"trap 'echo ended >{told}; exit 1' TERM; sleep 60 & wait")
+    command = executable(
+        tmp_path / "run", f"trap 'echo ended >{told}; exit 1' TERM; sleep 60 & wait"
+    )
     with refused("run x does not end"):
         scaling.run([command, "x"], timeout_s=0.5)
     assert told.read_text() == "ended\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import output_of, refused_words, run, task_of, wait_until
+from checking import executable, interrupt, output_of, refused_words, run, task_of, wait_until
 from launching import OPEN_MPI
 from slurm import missing, one_node
 
@@ -164,11 +164,8 @@ def test_tasks_that_are_cancelled_are_named_with_their_logs(capsys, monkeypatch,
 def test_ctrl_c_leaves_the_jobs(capsys, monkeypatch, sweep):
     Path("sweep.toml").write_text(LONG)
 
-    def interrupted(seconds: float) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(cluster.time, "sleep", interrupted)
+        patch.setattr(cluster.time, "sleep", interrupt)
         code, _, err = run(capsys, *sweep, "-q")
     assert code == 130
     number = jobs()[0].partition("_")[0]
@@ -179,9 +176,7 @@ def test_ctrl_c_leaves_the_jobs(capsys, monkeypatch, sweep):
 def test_the_templates_are_jobs(monkeypatch, sweep):
     Path("examples").symlink_to(EXAMPLES)
     memkern = Path("bin/memkern").absolute()
-    memkern.parent.mkdir()
-    memkern.write_text(f'#!/bin/sh\nexec {sys.executable} -m memkern "$@"\n')
-    memkern.chmod(0o755)
+    executable(memkern, f'exec {sys.executable} -m memkern "$@"')
     monkeypatch.setenv("PATH", f"{memkern.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     for name, value in OPEN_MPI.items():
