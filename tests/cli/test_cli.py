@@ -288,28 +288,6 @@ def test_the_command_line_overrides_a_sweep_file(capsys, tmp_path):
     assert [tuple(r[n] for n in names) for r in given] == [("default", "best", "static")]
 
 
-@pytest.mark.parametrize(
-    "text, culprit",
-    [
-        ("x = [", "TOML"),
-        ("[[case]]\nkernel = 'stream.copy'\nelements = []", "elements"),
-        ("[[case]]\nkernel = 'gather'\npattern = '0'\ncount = 'x'", "count"),
-        ("[[case]]\nkernel = 'gather'", "pattern"),
-        ("repeats = 1", "[[case]]"),
-        ("[[case]]\npattern = '0'", "kernel"),
-        ("[[case]]\nkernel = 'gather'\npattern = []", "pattern"),
-        ("[[case]]\nkernel = 'gather'\npattern = 'UNIFORM:1'", "UNIFORM"),
-        ("[[case]]\nsuite = 'none'", "none"),
-        ("repeats = 0\n[[case]]\nkernel='gather'\npattern='0'", "repeats"),
-        (f"repeats = {'9' * 5000}\n[[case]]\nkernel='gather'\npattern='0'", "is not TOML"),
-    ],
-)
-def test_bad_sweep_files(capsys, tmp_path, text, culprit):
-    path = tmp_path / "bad.toml"
-    path.write_text(text)
-    assert culprit in refused_words(capsys, "sweep", str(path))
-
-
 def test_figures_and_tables_by_name(capsys, tmp_path):
     out, _ = output_of(capsys, "figure", "--list")
     for number in (3, 5, 6, 7, 8, 9):

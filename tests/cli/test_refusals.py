@@ -171,22 +171,6 @@ def test_inputs_of_other_kernels_are_refused(verb, capsys):
             assert f"{flag} is for " in refused_words(capsys, verb, *option, name, flag, *value)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[" * 100_000,
-        '[{"pattern": "UNIFORM:8:' + "9" * 5000 + '"}]',
-        '[{"pattern": [0], "count": 4611686018427387904}]',
-        "\x00\x01\x02",
-    ],
-)
-def test_malformed_files_are_refused(capsys, tmp_path, text):
-    path = tmp_path / "bad.json"
-    path.write_text(text)
-    assert len(refused_words(capsys, "spatter", "-f", str(path))) < 500
-
-
 TOO_LARGE = {
     "rows.mtx": b"%%MatrixMarket matrix coordinate real general\n"
     b"99999999999 99999999999 1\n1 1 1\n",

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spatter_defaults import DEFAULTS
 
-from memkern.errors import InputError
 from memkern.inputs.patterns import custom, parse
 from memkern.inputs.spatter_files import configs_from_options, read_json
 
@@ -184,15 +183,8 @@ def test_files_are_read_by_path(tmp_path):
         ),
         ({"pattern": []}, "pattern: a pattern needs at least one index"),
         ({"pattern": [-5]}, "-5"),
-        ({"pattern": [True]}, "index 0 is True"),
-        ({"pattern": [0.5]}, "index 0 is 0.5"),
-        ({"pattern": [[0]]}, "index 0 is [0]"),
-        ({"pattern": ["0"]}, "index 0 is '0'"),
-        ({"pattern": 5}, "not 5"),
         ({"pattern": None}, "not None"),
         ({"pattern": {"0": 1}}, "pattern"),
-        ({"pattern": [2**63]}, "at most 9223372036854775807"),
-        ({"pattern": ""}, "pattern '' must not be empty"),
         ({"pattern": "UNIFORM:8:0"}, "pattern 'UNIFORM:8:0': stride must be at least 1, not 0"),
         ({"pattern": [0], "pattern-gather": "x"}, "pattern-gather 'x'"),
         ({"pattern": [0], "pattern-size": 2}, "pattern-size must be at most 1"),
@@ -206,8 +198,6 @@ def test_files_are_read_by_path(tmp_path):
         ({"pattern": [0], "count": True}, "count must be an integer, not True"),
         ({"pattern": [0], "count": "5"}, "count must be an integer, not '5'"),
         ({"pattern": [0], "count": 1.5}, "count must be an integer, not 1.5"),
-        ({"pattern": [0], "count": None}, "count must be an integer, not None"),
-        ({"pattern": [0], "count": [1]}, "count must be an integer, not [1]"),
         ({"pattern": [0], "count": float("nan")}, "count must be an integer, not nan"),
         ({"pattern": [0], "count": float("inf")}, "count must be an integer, not inf"),
         ({"pattern": [0], "count": 1e300}, "count must be at most 9223372036854775807"),
@@ -218,6 +208,13 @@ def test_files_are_read_by_path(tmp_path):
         ({"pattern": [0], "delta": [[1]]}, "delta 0 must be an integer, not [1]"),
         ({"pattern": [0], "delta": -(2**63)}, "delta must be at least"),
         ({"pattern": [0], "delta-gather": True}, "delta-gather must be an integer"),
+        *(
+            ({"pattern": [0], key: 1}, f"config 1: {key} of Spatter 0 is not in Spatter 2")
+            for key in ("stride", "morton", "hilbert", "roblock", "op")
+        ),
+        ({"pattern": [0], "runs": 7, "nruns": 7}, "nruns is given twice"),
+        ({"pattern": "HYDRO:3"}, "HYDRO is a generator of Spatter 0 alone, and a pattern"),
+        ({"pattern": "xkp:3:4"}, "XKP is a generator of Spatter 0 alone, and a pattern"),
     ],
 )
 def test_wrong_values_are_refused_with_configuration_key_and_value(values, says):
@@ -230,6 +227,7 @@ def test_wrong_values_are_refused_with_configuration_key_and_value(values, says)
     ("text", "says"),
     [
         (b"", "is empty"),
+        (b"\x00\x01\x02", "is not JSON"),
         (b" \n\t", "is empty"),
         (b"[]", "an empty list"),
         (b"{}", "must hold a list of configurations, not an object"),
@@ -413,24 +411,6 @@ def test_keys_of_version_0_without_effect_are_ignored():
     assert [sentence.split()[2] for sentence in found.warnings] == [repr(key) for key in idle]
 
 
-@pytest.mark.parametrize("key", ["stride", "morton", "hilbert", "roblock", "op"])
-def test_keys_of_version_0_are_refused(key):
-    text = json.dumps([{"pattern": "UNIFORM:8:1"}, {"pattern": "UNIFORM:8:1", key: 1}]).encode()
-    with pytest.raises(InputError, match=f"config 1: {key} of Spatter 0 is not in Spatter 2"):
-        read_json(text)
-
-
 def test_runs_of_version_0_are_nruns():
     found = read_json(b'[{"pattern": "UNIFORM:8:1", "runs": 7}]')
     assert found.configs[0]["runs"] == 7 and found.warnings == []
-    with pytest.raises(InputError, match="nruns is given twice"):
-        read_json(b'[{"pattern": "UNIFORM:8:1", "runs": 7, "nruns": 7}]')
-
-
-@pytest.mark.parametrize("pattern", ["HYDRO:3", "xkp:3:4"])
-def test_generators_of_version_0_are_named(pattern):
-    name = pattern.partition(":")[0].upper()
-    with pytest.raises(
-        InputError, match=f"{name} is a generator of Spatter 0 alone, and a pattern"
-    ):
-        read_json(json.dumps([{"pattern": pattern}]).encode())

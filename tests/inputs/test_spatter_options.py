@@ -168,7 +168,6 @@ def test_a_file_on_the_command_line(tmp_path):
     ("line", "says"),
     [
         ("-p NaN", "argument -p/--pattern: pattern 'NaN'"),
-        ("-p UNIFORM:8:0", "stride must be at least 1, not 0"),
         ("-p0 -d 1.5", "argument -d/--delta: delta must be an integer, not '1.5'"),
         ("-p0 -d 1,,2", "argument -d/--delta: delta must be an integer, not ''"),
         ("-p0 -d ''", "argument -d/--delta: delta must be an integer, not ''"),

@@ -383,6 +383,7 @@ def test_options_are_refused_on_other_devices(device):
         ("footprint_B = {}", "footprint_B must be a number from 1 to 4.6.*e[+]18, not {}"),
         ("footprint_B = true", "footprint_B must be a number from 1 to .*, not True"),
         ("ci = 'x'", "ci must be a finite number, not 'x'"),
+        ("elements = []", "elements"),
     ],
 )
 def test_unknown_keys_and_wrong_values_have_different_messages(table, message, tmp_path):
@@ -392,11 +393,24 @@ def test_unknown_keys_and_wrong_values_have_different_messages(table, message, t
         read_sweep(path, {})
 
 
+GATHER = "[[case]]\nkernel = 'gather'\npattern = "
+
+
 @pytest.mark.parametrize(
     "text, message",
     [
+        ("x = [", "is not TOML"),
+        (f"repeats = {'9' * 5000}\n{GATHER}'0'", "is not TOML"),
+        ("repeats = 1", r"\[\[case\]\]"),
+        (f"repeats = 0\n{GATHER}'0'", "repeats"),
+        ("[[case]]\npattern = '0'", "kernel"),
+        ("[[case]]\nkernel = 'gather'", "pattern"),
+        (f"{GATHER}[]", "pattern"),
+        (f"{GATHER}'UNIFORM:1'", "UNIFORM"),
+        (f"{GATHER}'0'\ncount = 'x'", "count"),
+        ("[[case]]\nsuite = 'none'", "none"),
         ("colours = 1", "unknown key 'colours': choose from repeats, defaults, case"),
-        ("[defaults]\ncolour = 1\n[[case]]\nkernel = 'gather'\npattern = '0'", "'colour'"),
+        (f"[defaults]\ncolour = 1\n{GATHER}'0'", "'colour'"),
         ("[[case]]\nsuite = 'amg'\ncolour = 1", "no option 'colour': choose from pattern, "),
         ("[[case]]\nkernel = 'spmv.crs'", "'spmv.crs' needs matrix"),
         ("[[case]]\nkernel = 'dw.hop'\nls = 4", "'dw.hop' needs lattice"),
