@@ -106,12 +106,12 @@ TEST(Bodies, StayWithinTheirArrays) {
 std::unique_ptr<Problem> prepare(const std::string& kernel, const std::string& dtype,
                                  const std::string& index_dtype, const Team& team, const Shape& s,
                                  const std::vector<std::int64_t>& index, std::int64_t words) {
-  Inputs inputs;
-  inputs.integers = {{"workers", s.workers}, {"iters", s.iters}, {"words", words},
-                     {"stride", s.stride},   {"hot", s.hot},     {"shared", s.shared ? 1 : 0},
-                     {"operand", 1}};
-  if (!index_dtype.empty()) inputs.indices["IDX"] = {index.data(), std::ssize(index)};
-  return make_problem(kernel, dtype, index_dtype, inputs, team, Placement{});
+  Given given{kernel, dtype, index_dtype, {}, {}, {}};
+  given.integers = {{"workers", s.workers}, {"iters", s.iters}, {"words", words},
+                    {"stride", s.stride},   {"hot", s.hot},     {"shared", s.shared ? 1 : 0},
+                    {"operand", 1}};
+  if (!index_dtype.empty()) given.indices["IDX"] = index;
+  return given.prepare(team);
 }
 
 // Fills all arrays and clears the tallies.

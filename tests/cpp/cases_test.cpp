@@ -20,8 +20,12 @@ int index_arrays(const std::string& kernel) {
 }
 
 // Inputs of a caller for a kernel, which uses only some of the integers.
-struct Request {
-  explicit Request(const std::string& name) : kernel(name) {
+struct Request : Given {
+  explicit Request(const std::string& name) {
+    kernel = name;
+    integers = {
+        {"elements", kElements},   {"rows", 12},   {"columns", 9}, {"local_nodes", kElements},
+        {"global_nodes", kGlobal}, {"prefetch", 0}};
     for (const RegisteredEntry& e : registered_entries()) {
       if (kernel != e.kernel) continue;
       index_dtype = e.index;
@@ -43,23 +47,6 @@ struct Request {
       indices["row_starts"].push_back(indices["row_starts"].back() + g % 5);
     }
   }
-
-  std::unique_ptr<Problem> prepare(const Team& team, const Placement& placement = {}) const {
-    Inputs inputs;
-    inputs.integers = integers;
-    inputs.numbers = numbers;
-    inputs.indices = views_of(indices);
-    return make_problem(kernel, dtype, index_dtype, inputs, team, placement);
-  }
-
-  std::string kernel;
-  std::string dtype = "float64";
-  std::string index_dtype;
-  std::map<std::string, std::int64_t> integers = {
-      {"elements", kElements},   {"rows", 12},   {"columns", 9}, {"local_nodes", kElements},
-      {"global_nodes", kGlobal}, {"prefetch", 0}};
-  std::map<std::string, double> numbers;
-  std::map<std::string, std::vector<std::int64_t>> indices;
 };
 
 const StreamingArgs& args_of(const void* args) { return *static_cast<const StreamingArgs*>(args); }
@@ -123,54 +110,45 @@ TEST(Prepare, PassesArgumentsToBodies) {
 }
 
 TEST(Prepare, RefusesWrongInputByName) {
-  struct Wrong {
-    const char* kernel;
-    std::function<void(Request&)> spoil;
-    const char* contains;
-  };
   const auto index_dtype = [](const char* dtype) {
     return [=](Request& r) { r.index_dtype = dtype; };
   };
   const auto cut = [](const char* name) { return [=](Request& r) { r.indices[name].pop_back(); }; };
-  const Wrong wrong[] = {
-      {"stream.copy", set("elements", kMax), "an array's size does not fit 64 bits"},
-      {"stream.copy", set("prefetch", -1), "prefetch must be at least 0, not -1"},
-      {"stream.copy", [](Request& r) { r.dtype = "int16"; },
-       "dtype 'int16' is not one of float32,"},
-      {"stream.copy", index_dtype("int64"), "has no index_dtype"},
-      {"stream.copy", [](Request& r) { r.kernel += "y"; }, "there is no kernel 'stream.copyy'"},
-      {"loops.stencil", set("columns", kMax / 4), "rows times columns does not fit"},
-      {"loops.matvec", set("rows", kMax / 4), "rows times columns does not fit"},
-      {"raider.gather_copy", index_dtype(""), "needs an index_dtype"},
-      {"raider.gather_copy", index_dtype("float32"), "float32"},
-      {"raider.gather_copy", index_dtype("float64"), "float64"},
-      {"raider.sg_copy", [](Request& r) { r.indices.erase("IDX2"); }, "2 index arrays, not 1"},
-      {"raider.sg_copy", [](Request& r) { r.indices["IDX3"] = r.indices["IDX1"]; },
-       "2 index arrays, not 3"},
-      {"raider.gather_copy", cut("IDX1"), "IDX1 must have 60 entries, not 59"},
-      {"raider.gather_copy", put("IDX1", 3, 60), "IDX1[3] is 60, outside 0 to 59"},
-      {"raider.sg_add", put("IDX3", 59, -1), "IDX3[59] is -1, outside 0 to 59"},
-      {"bs.bs6", [](Request& r) { r.indices.erase("columns"); }, "'columns' is missing"},
-      {"bs.bs6", [](Request& r) { r.indices["columns"].clear(); }, "columns must not be empty"},
-      {"bs.bs6", set("global_nodes", kMax), "global_nodes does not fit 64 bits"},
-      {"bs.bs6", set("global_nodes", 19), "row_starts must have 20 entries, not 21"},
-      {"bs.bs6", put("columns", 8, 60), "columns[8] is 60, outside 0 to 59"},
-      {"bs.bs6", put("row_starts", 0, 1), "row_starts must go from 0 to 40"},
-      {"bs.bs6", cut("columns"), "row_starts[20] is 40, outside 0 to 39"},
-      {"bs.bs6", put("row_starts", 20, 39), "row_starts must go from 0 to 40"},
-      {"bs.bs8", put("row_starts", 5, 5), "row_starts[5] is smaller than the previous one"},
-      {"bs.bs8", put("row_starts", 5, -1), "row_starts[5] is -1, outside 0 to 40"},
-      {"bs.bs8", put("columns", 0, -1), "columns[0] is -1, outside 0 to 59"},
-      {"bs.bs7", put("ids", 59, -2), "ids[59] is -2, outside -1 to 19"},
-      {"bs.bs7", put("ids", 0, 20), "ids[0] is 20, outside -1 to 19"},
-      {"bs.bs7", cut("ids"), "ids must have 60 entries, not 59"},
-      {"bs.bs7", index_dtype("int16"), "'int16'"},
+  const std::pair<const char*, Wrong<Request>> wrong[] = {
+      {"stream.copy", {set("elements", kMax), "an array's size does not fit 64 bits"}},
+      {"stream.copy", {set("prefetch", -1), "prefetch must be at least 0, not -1"}},
+      {"stream.copy",
+       {[](Request& r) { r.dtype = "int16"; }, "dtype 'int16' is not one of float32,"}},
+      {"stream.copy", {index_dtype("int64"), "has no index_dtype"}},
+      {"stream.copy", {[](Request& r) { r.kernel += "y"; }, "there is no kernel 'stream.copyy'"}},
+      {"loops.stencil", {set("columns", kMax / 4), "rows times columns does not fit"}},
+      {"loops.matvec", {set("rows", kMax / 4), "rows times columns does not fit"}},
+      {"raider.gather_copy", {index_dtype(""), "needs an index_dtype"}},
+      {"raider.gather_copy", {index_dtype("float32"), "float32"}},
+      {"raider.gather_copy", {index_dtype("float64"), "float64"}},
+      {"raider.sg_copy", {[](Request& r) { r.indices.erase("IDX2"); }, "2 index arrays, not 1"}},
+      {"raider.sg_copy",
+       {[](Request& r) { r.indices["IDX3"] = r.indices["IDX1"]; }, "2 index arrays, not 3"}},
+      {"raider.gather_copy", {cut("IDX1"), "IDX1 must have 60 entries, not 59"}},
+      {"raider.gather_copy", {put("IDX1", 3, 60), "IDX1[3] is 60, outside 0 to 59"}},
+      {"raider.sg_add", {put("IDX3", 59, -1), "IDX3[59] is -1, outside 0 to 59"}},
+      {"bs.bs6", {[](Request& r) { r.indices.erase("columns"); }, "'columns' is missing"}},
+      {"bs.bs6", {[](Request& r) { r.indices["columns"].clear(); }, "columns must not be empty"}},
+      {"bs.bs6", {set("global_nodes", kMax), "global_nodes does not fit 64 bits"}},
+      {"bs.bs6", {set("global_nodes", 19), "row_starts must have 20 entries, not 21"}},
+      {"bs.bs6", {put("columns", 8, 60), "columns[8] is 60, outside 0 to 59"}},
+      {"bs.bs6", {put("row_starts", 0, 1), "row_starts must go from 0 to 40"}},
+      {"bs.bs6", {cut("columns"), "row_starts[20] is 40, outside 0 to 39"}},
+      {"bs.bs6", {put("row_starts", 20, 39), "row_starts must go from 0 to 40"}},
+      {"bs.bs8", {put("row_starts", 5, 5), "row_starts[5] is smaller than the previous one"}},
+      {"bs.bs8", {put("row_starts", 5, -1), "row_starts[5] is -1, outside 0 to 40"}},
+      {"bs.bs8", {put("columns", 0, -1), "columns[0] is -1, outside 0 to 59"}},
+      {"bs.bs7", {put("ids", 59, -2), "ids[59] is -2, outside -1 to 19"}},
+      {"bs.bs7", {put("ids", 0, 20), "ids[0] is 20, outside -1 to 19"}},
+      {"bs.bs7", {cut("ids"), "ids must have 60 entries, not 59"}},
+      {"bs.bs7", {index_dtype("int16"), "'int16'"}},
   };
-  for (const Wrong& w : wrong) {
-    Request r(w.kernel);
-    w.spoil(r);
-    EXPECT_TRUE(is_refused([&] { r.prepare(team_of(2)); }, w.contains)) << w.kernel;
-  }
+  for (const auto& [kernel, change] : wrong) expect_refused(Request(kernel), {change});
 }
 
 TEST(Rotation, RunsItsFourKernelsInTurn) {

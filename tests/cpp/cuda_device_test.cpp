@@ -104,8 +104,7 @@ TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
 
 TEST(DeviceMemory, ReceivesCheckedIndices) {
   // Longer than the pieces of a copy.
-  std::vector<std::int64_t> values((std::size_t{1} << 20) + 5);
-  std::iota(values.begin(), values.end(), 0);
+  std::vector<std::int64_t> values = ascending((std::int64_t{1} << 20) + 5);
   const std::int64_t bound = std::ssize(values);
   for (const DType type : {DType::I32, DType::I64}) {
     Declared p(team_of(1), "", on_device());
@@ -199,19 +198,16 @@ struct Case {
 
 std::unique_ptr<Problem> prepare(const Case& c, const Entry& e, const Team& team,
                                  const Placement& placement) {
-  std::map<std::string, std::vector<std::int64_t>> lists;
-  std::vector<std::int64_t> inner(c.pattern.size());
+  Given given{e.kernel, e.dtype, e.index, {}, {}, {}};
+  Integers inner(c.pattern.size());
   std::iota(inner.rbegin(), inner.rend(), 0);
   const bool multi = c.kernel.starts_with("multi");
-  if (multi) lists["pattern"] = c.pattern;
-  lists["pattern_gather"] = multi ? inner : c.pattern;
-  lists["pattern_scatter"] =
-      multi ? inner : std::vector<std::int64_t>(c.pattern.rbegin(), c.pattern.rend());
-  lists["delta_gather"] = lists["delta_scatter"] = c.delta;
-  Inputs inputs;
-  inputs.integers = {{"count", c.count}, {"wrap", c.wrap}, {"prefetch", 0}};
-  inputs.indices = views_of(lists);
-  return make_problem(e.kernel, e.dtype, e.index, inputs, team, placement);
+  if (multi) given.indices["pattern"] = c.pattern;
+  given.indices["pattern_gather"] = multi ? inner : c.pattern;
+  given.indices["pattern_scatter"] = multi ? inner : Integers(c.pattern.rbegin(), c.pattern.rend());
+  given.indices["delta_gather"] = given.indices["delta_scatter"] = c.delta;
+  given.integers = {{"count", c.count}, {"wrap", c.wrap}, {"prefetch", 0}};
+  return given.prepare(team, placement);
 }
 
 std::vector<std::byte> bytes_of(const Problem& p, const Array& a) {
@@ -222,8 +218,7 @@ std::vector<std::byte> bytes_of(const Problem& p, const Array& a) {
 
 // No two instances write the same element, so that their order does not matter.
 std::vector<Case> apart(const std::string& kernel) {
-  std::vector<std::int64_t> is_long(7000);
-  std::iota(is_long.begin(), is_long.end(), 0);
+  std::vector<std::int64_t> is_long = ascending(7000);
   return {{kernel, {0, 1, 2, 3}, {4}, 50, 1},
           {kernel, {5, 0, 3}, {-8}, 41, 3},
           {kernel, {2, 0, 1}, {3, 9, 4}, 33, 4},
@@ -288,31 +283,26 @@ TEST(Spatter, SharedIndicesAreInTheMemoryOfABlock) {
 
 // Threads of these instances move one element each, regardless of the unrolling of an entry.
 TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
-  const auto indices = [](std::int64_t length) {
-    std::vector<std::int64_t> all(at(length));
-    std::iota(all.begin(), all.end(), 0);
-    return all;
-  };
   struct Tried {
     Case c;
     const char* index;
     bool unrolls;
   };
   const Tried all[] = {
-      {{"gather", indices(4), {4}, 50, 1}, "int64", true},
-      {{"gather", indices(4), {4}, 50, 2}, "int64", false},
-      {{"scatter", indices(4), {4}, 50, 2}, "int32", false},
+      {{"gather", ascending(4), {4}, 50, 1}, "int64", true},
+      {{"gather", ascending(4), {4}, 50, 2}, "int64", false},
+      {{"scatter", ascending(4), {4}, 50, 2}, "int32", false},
       // Without a dense buffer.
-      {{"gs", indices(4), {4}, 50, 2}, "int64", true},
-      {{"gs", indices(4), {4, 8}, 50, 1}, "int64", false},
-      {{"multigather", indices(4), {4, 8}, 50, 1}, "int64", false},
+      {{"gs", ascending(4), {4}, 50, 2}, "int64", true},
+      {{"gs", ascending(4), {4, 8}, 50, 1}, "int64", false},
+      {{"multigather", ascending(4), {4, 8}, 50, 1}, "int64", false},
       // Indices of 48 KiB, or slightly more.
-      {{"gather", indices(6144), {1}, 2, 1}, "int64", true},
-      {{"gather", indices(6145), {1}, 2, 1}, "int64", false},
-      {{"gather", indices(6145), {1}, 2, 1}, "int32", true},
-      {{"multiscatter", indices(12289), {1}, 2, 1}, "int32", false},
-      {{"gs", indices(3072), {1}, 2, 1}, "int64", true},
-      {{"gs", indices(3073), {1}, 2, 1}, "int64", false},
+      {{"gather", ascending(6144), {1}, 2, 1}, "int64", true},
+      {{"gather", ascending(6145), {1}, 2, 1}, "int64", false},
+      {{"gather", ascending(6145), {1}, 2, 1}, "int32", true},
+      {{"multiscatter", ascending(12289), {1}, 2, 1}, "int32", false},
+      {{"gs", ascending(3072), {1}, 2, 1}, "int64", true},
+      {{"gs", ascending(3073), {1}, 2, 1}, "int64", false},
   };
   for (const Tried& tried : all) {
     int entries = 0;

@@ -12,7 +12,6 @@ namespace {
 using namespace testing;
 
 using Complex = std::complex<double>;
-using Integers = std::vector<std::int64_t>;
 
 constexpr int kDirections = 8;
 constexpr int kSpinor = 12;  // complex numbers
@@ -281,11 +280,12 @@ TEST(Entries, AreThereInEveryFormThatTheVectorsAllow) {
   }
 }
 
-// The inputs of a case. It must outlive the views of its tables.
-struct Request {
+struct Request : Given {
   explicit Request(const RegisteredEntry& e, std::int64_t sites = 12, std::int64_t inner = 2)
-      : dtype(e.dtype), fields(Form(e), sites, inner) {
+      : fields(Form(e), sites, inner) {
     const Form& form = fields.form;
+    kernel = "dw.hop";
+    dtype = e.dtype;
     integers = {{"sites", sites},        {"inner", inner},
                 {"reals", form.reals},   {"split", form.split ? 1 : 0},
                 {"shared", form.shared}, {"prefetch", 0},
@@ -294,21 +294,7 @@ struct Request {
                {"neighbours", fields.neighbours},
                {"permutations", fields.permutations()}};
   }
-
-  std::unique_ptr<Problem> prepare(const Team& team, std::int64_t offset_B = 0) {
-    Inputs inputs;
-    inputs.integers = integers;
-    inputs.indices = views_of(indices);
-    Placement placement;
-    placement.offset_B = offset_B;
-    return make_problem(kernel, dtype, "", inputs, team, placement);
-  }
-
-  std::string kernel = "dw.hop";
-  std::string dtype;
   Fields fields;
-  std::map<std::string, std::int64_t> integers;
-  std::map<std::string, Integers> indices;
 };
 
 // One entry of each layout, kind of lanes, variant and type.
@@ -324,11 +310,7 @@ std::vector<RegisteredEntry> one_of_each() {
 }
 
 TEST(Prepare, RefusesWrongInputInASentence) {
-  struct Wrong {
-    std::function<void(Request&)> spoil;
-    std::string contains;
-  };
-  std::vector<Wrong> wrong = {
+  std::vector<Wrong<Request>> wrong = {
       {[](Request& r) { r.kernel = "dw.jump"; }, "no kernel 'dw.jump'"},
       {[](Request& r) { r.dtype = "int64"; }, "dtype 'int64' is not float32 or float64"},
       {set("sites", 13), "order must have 13 entries, not 12"},
@@ -361,15 +343,7 @@ TEST(Prepare, RefusesWrongInputInASentence) {
   }
   for (const RegisteredEntry& e : one_of_each()) {
     SCOPED_TRACE(::testing::PrintToString(e));
-    for (const Wrong& w : wrong) {
-      for (const Team* team : {&team_of(1), &team_of(3)}) {
-        Request r(e);
-        w.spoil(r);
-        const std::string message = refusal<InputError>([&] { r.prepare(*team); });
-        EXPECT_TRUE(contains(message, w.contains));
-        EXPECT_EQ(message.find('\n'), std::string::npos);
-      }
-    }
+    expect_refused(Request(e), wrong);
   }
 }
 
@@ -475,7 +449,7 @@ TEST(Workers, RunAtEveryAlignedOffset) {
       Request r(e, 5, 1);
       std::unique_ptr<Problem> problem;
       try {
-        problem = r.prepare(team_of(1), offset_B);
+        problem = r.prepare(team_of(1), {Pages::Default, {}, offset_B});
       } catch (const InputError& error) {
         EXPECT_TRUE(contains(error.what(), "offset"));
         EXPECT_NE(offset_B % (Form(e).reals * Form(e).real_B), 0);

@@ -7,7 +7,6 @@ namespace memkern {
 namespace {
 
 using namespace testing;
-using Integers = std::vector<std::int64_t>;
 
 // Sends element from[k] to element to[k]; messages arrive in finish().
 class Own : public Exchange {
@@ -53,12 +52,6 @@ class Own : public Exchange {
   int exchanges_ = 0;
 };
 
-double element(const Prepared& prepared, const char* array, std::int64_t position) {
-  return prepared.problem().peek(prepared.problem().array(array), position);
-}
-
-IndexView view_of(const Integers& values) { return {values.data(), std::ssize(values), false}; }
-
 struct How {
   const char* repetition;
   const char* schedule;
@@ -80,17 +73,13 @@ struct Scatter {
   static constexpr std::int64_t kNodes = 40;
   static constexpr std::int64_t kReceived = 10;
 
-  Integers ids = Integers(kNodes);
-  Integers received = Integers(kReceived);
+  Integers ids = ascending(kNodes);
+  Integers received = ascending(kReceived, kNodes - kReceived);
   Request request;
   std::shared_ptr<Own> own;
 
   explicit Scatter(const How& how, int threads = 3) {
-    std::iota(ids.begin(), ids.end(), 0);
-    std::iota(received.begin(), received.end(), kNodes - kReceived);
-    Integers sent(kReceived);
-    std::iota(sent.begin(), sent.end(), 0);
-    own = std::make_shared<Own>(sent, received, false);
+    own = std::make_shared<Own>(ascending(kReceived), received, false);
     request.kernel = "bs.bs7";
     request.index_dtype = "int32";
     request.threads = threads;
@@ -128,10 +117,9 @@ TEST(Exchange, PrecedesTheIterationsThatReadItsElements) {
 // Each global node is the sum of two adjacent local nodes, which get it; the first 5 are sent.
 TEST(Exchange, FollowsTheIterationsWhoseResultsAreSent) {
   constexpr std::int64_t kNodes = 20;
-  Integers starts(kNodes + 1);
-  Integers columns(2 * kNodes);
-  for (std::int64_t i = 0; i <= kNodes; ++i) starts[at(i)] = 2 * i;
-  std::iota(columns.begin(), columns.end(), 0);
+  Integers starts = ascending(kNodes + 1);
+  for (std::int64_t& start : starts) start *= 2;
+  const Integers columns = ascending(2 * kNodes);
   for (const How& how : kHow) {
     for (const std::int64_t split : {-1, 5, 12, 20}) {
       const auto own =
@@ -205,8 +193,7 @@ TEST(Exchange, SplitsProductsBetweenRowsAndChunks) {
         Prepared prepared(product.request);
         prepared.problem().fill(true);
         prepared.run(1);
-        Integers order(Product::kRows);
-        std::iota(order.begin(), order.end(), 0);
+        Integers order = ascending(Product::kRows);
         if (std::string(kernel) != "spmv.crs") {
           prepared.problem().copy_out(prepared.problem().any_array("order"), order.data());
         }

@@ -23,8 +23,7 @@ Mesh mesh(std::int64_t global, std::int64_t masked) {
     taken += std::ssize(m.nodes.back());
   }
   m.local = taken + masked;
-  std::vector<std::int64_t> order(at(m.local));
-  std::iota(order.begin(), order.end(), 0);
+  Integers order = ascending(m.local);
   std::stable_sort(order.begin(), order.end(), [](std::int64_t a, std::int64_t b) {
     return scattered(a, 2, 1 << 30) < scattered(b, 2, 1 << 30);
   });

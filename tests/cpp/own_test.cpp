@@ -43,10 +43,6 @@ Request request_of(const std::string& kernel, std::int64_t n, const std::string&
   return request;
 }
 
-double at(const Prepared& prepared, const char* array, std::int64_t position) {
-  return prepared.problem().peek(prepared.problem().array(array), position);
-}
-
 TEST(Own, GetsArraysRangesAndParametersInTheirOrder) {
   constexpr std::int64_t kN = 1000;
   add_function({"own.scaled",
@@ -67,7 +63,7 @@ TEST(Own, GetsArraysRangesAndParametersInTheirOrder) {
   prepared.problem().fill(true);
   prepared.run(1);
   for (const std::int64_t i : {std::int64_t{0}, kN / 2, kN - 1}) {
-    EXPECT_EQ(at(prepared, "a", i), 0.5 * at(prepared, "b", kN - 1 - i) + 7);
+    EXPECT_EQ(element(prepared, "a", i), 0.5 * element(prepared, "b", kN - 1 - i) + 7);
   }
   EXPECT_EQ(prepared.problem().facts().at("changed_modes"), 0);
   indices[3] = kN;
@@ -85,10 +81,11 @@ TEST(Own, AddsTheSumsOfAllWorkersInEachInvocation) {
   Prepared prepared(request_of("own.summed", kN, "float32"));
   prepared.problem().fill(true);
   float wanted = 0;
-  for (std::int64_t i = 0; i < kN; ++i) wanted += static_cast<float>(at(prepared, "b", i)) / 1024;
+  for (std::int64_t i = 0; i < kN; ++i)
+    wanted += static_cast<float>(element(prepared, "b", i)) / 1024;
   for (int k = 0; k < 2; ++k) {
     prepared.run(1);
-    EXPECT_NEAR(at(prepared, "sum", 0), wanted, 1e-5 * wanted);
+    EXPECT_NEAR(element(prepared, "sum", 0), wanted, 1e-5 * wanted);
   }
 }
 

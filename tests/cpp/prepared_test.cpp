@@ -28,10 +28,6 @@ Request copy(std::int64_t elements) {
   return request;
 }
 
-double at(const Prepared& prepared, const char* array, std::int64_t position) {
-  return prepared.problem().peek(prepared.problem().array(array), position);
-}
-
 TEST(Prepared, HasTheCandidatesOfThisMachineWidestFirst) {
   Prepared prepared(copy(100));
   const auto candidates = prepared.runner().candidates();
@@ -56,7 +52,8 @@ TEST(Prepared, RunsEveryCandidateAndReportsIt) {
     EXPECT_EQ(obtained.threads, 2);
     EXPECT_EQ(obtained.block_threads, 0);
     for (std::int64_t i = 0; i < kElements; ++i) {
-      ASSERT_EQ(at(prepared, "c", i), at(prepared, "a", i)) << variant << ' ' << isa << ' ' << i;
+      ASSERT_EQ(element(prepared, "c", i), element(prepared, "a", i))
+          << variant << ' ' << isa << ' ' << i;
     }
   }
 }
@@ -64,21 +61,22 @@ TEST(Prepared, RunsEveryCandidateAndReportsIt) {
 TEST(Prepared, RunsOnlyTheRange) {
   Prepared prepared(copy(100));
   prepared.problem().fill(true);
-  const double before = at(prepared, "c", 39);
+  const double before = element(prepared, "c", 39);
   EXPECT_GT(prepared.run_range(40, 60), 0.0);
-  for (std::int64_t i = 40; i < 60; ++i) EXPECT_EQ(at(prepared, "c", i), at(prepared, "a", i));
-  EXPECT_EQ(at(prepared, "c", 39), before);
-  EXPECT_NE(at(prepared, "c", 60), at(prepared, "a", 60));
+  for (std::int64_t i = 40; i < 60; ++i)
+    EXPECT_EQ(element(prepared, "c", i), element(prepared, "a", i));
+  EXPECT_EQ(element(prepared, "c", 39), before);
+  EXPECT_NE(element(prepared, "c", 60), element(prepared, "a", 60));
 }
 
 TEST(Prepared, FillsAgainWhatARunHasWritten) {
   Prepared prepared(copy(100));
   prepared.problem().fill(true);
-  const double fresh = at(prepared, "c", 7);
+  const double fresh = element(prepared, "c", 7);
   prepared.run(1);
-  ASSERT_NE(at(prepared, "c", 7), fresh);
+  ASSERT_NE(element(prepared, "c", 7), fresh);
   prepared.problem().fill(true);
-  EXPECT_EQ(at(prepared, "c", 7), fresh);
+  EXPECT_EQ(element(prepared, "c", 7), fresh);
 }
 
 TEST(Prepared, SamplesWithTheirConditions) {
@@ -126,7 +124,8 @@ TEST(Prepared, GivesTheSameResultWithFlushes) {
   Prepared::Sampling sampling(prepared, 1, now() + 60.0);
   sampling.sample(seconds, {}, conditions);
   sampling.finish();
-  for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(at(prepared, "c", i), at(prepared, "a", i));
+  for (std::int64_t i = 0; i < 100; ++i)
+    EXPECT_EQ(element(prepared, "c", i), element(prepared, "a", i));
 }
 
 TEST(Prepared, RefusesUnknownValues) {

@@ -17,10 +17,6 @@ class Tiny : public Declared {
   }
 };
 
-IndexView view(const std::vector<std::int64_t>& values) {
-  return {values.data(), std::ssize(values)};
-}
-
 double closed_form(const Array& a, std::int64_t column) {
   const std::uint64_t product = static_cast<std::uint64_t>(column) * 2654435761U + a.salt;
   return static_cast<double>((product % (std::uint64_t{1} << 32)) >> 9);
@@ -103,10 +99,8 @@ TEST_P(Types, CopiesInAndOutWithoutThePadding) {
   EXPECT_GT(a.row_stride, a.columns);
   // Workers have separate pages.
   EXPECT_EQ(a.row_stride * dtype_size(a.type) % 4096, 0);
-  const auto bytes = at(a.rows * a.columns * dtype_size(a.type));
-  std::vector<unsigned char> in(bytes);
-  std::iota(in.begin(), in.end(), static_cast<unsigned char>(1));
-  std::vector<unsigned char> out(bytes);
+  std::vector<unsigned char> out(at(a.rows * a.columns * dtype_size(a.type)));
+  const auto in = ascending<unsigned char>(std::ssize(out), 1);
   problem.copy_in("written", in.data());
   problem.copy_out(a, out.data());
   EXPECT_EQ(in, out);
@@ -194,7 +188,7 @@ class AddedIndices : public ::testing::Test {
                              std::int64_t low, std::int64_t bound) {
     return refusal<InputError>([&] {
       Declared problem(team);
-      problem.add_indices("ids", view(values), type, low, bound);
+      problem.add_indices("ids", view_of(values), type, low, bound);
       problem.commit();
     });
   }
@@ -204,13 +198,12 @@ class AddedIndices : public ::testing::Test {
 
 TEST_F(AddedIndices, AreCopiesInTheGivenType) {
   for (const std::int64_t n : {1, 2, 1001}) {
-    std::vector<std::int64_t> values(at(n));
-    std::iota(values.begin(), values.end(), -1);
+    Integers values = ascending(n, -1);
     const std::vector<std::int64_t> before = values;
     Declared problem(three_, "between:r");
-    problem.add_indices("narrow", view(values), DType::I32, -1, n - 1);
+    problem.add_indices("narrow", view_of(values), DType::I32, -1, n - 1);
     problem.add_array("between", DType::F32, 5, false);
-    problem.add_indices("wide", view(values), DType::I64, -1, n - 1);
+    problem.add_indices("wide", view_of(values), DType::I64, -1, n - 1);
     problem.commit();
     values.assign(values.size(), -2);
     EXPECT_EQ(as<std::int64_t>(with_tail<std::int32_t>(problem.indices("narrow"), n)), before);
@@ -262,8 +255,8 @@ TEST_F(AddedIndices, MustFitTheirType) {
   Declared problem(one_);
   const std::vector<std::int64_t> values = {most - 1, 0};
   const std::vector<std::int64_t> wide = {most, kMax - 1};
-  problem.add_indices("narrow", view(values), DType::I32, 0, most);
-  problem.add_indices("wide", view(wide), DType::I64, 0, kMax);
+  problem.add_indices("narrow", view_of(values), DType::I32, 0, most);
+  problem.add_indices("wide", view_of(wide), DType::I64, 0, kMax);
   problem.commit();
   EXPECT_EQ(with_tail<std::int32_t>(problem.indices("narrow"), 1).front(), INT32_MAX);
   EXPECT_EQ(with_tail<std::int64_t>(problem.indices("wide"), 2).back(), kMax - 1);
@@ -283,7 +276,7 @@ TEST_F(AddedIndices, MarkTheirMemoryAsNotFilled) {
       memory = problem.array("read").data;
     }
     Declared problem(three_);
-    problem.add_indices("ids", view(zeros), DType::I64, 0, 1);
+    problem.add_indices("ids", view_of(zeros), DType::I64, 0, 1);
     problem.commit();
     ASSERT_EQ(problem.indices("ids"), memory);
   }
@@ -311,7 +304,7 @@ TEST(Starts, MustAscendFromZeroToTheLast) {
   for (const DType type : {DType::I32, DType::I64}) {
     const auto check = [&](const std::vector<std::int64_t>& values, std::int64_t last) {
       Declared problem(team_of(2));
-      problem.add_indices("starts", view(values), type, 0, 100);
+      problem.add_indices("starts", view_of(values), type, 0, 100);
       problem.commit();
       problem.check_starts("starts", last);
     };
@@ -346,8 +339,7 @@ class AddedData : public ::testing::Test {
 };
 
 TEST_F(AddedData, IsCopiedAndFollowedByZeros) {
-  std::vector<double> values(1001);
-  std::iota(values.begin(), values.end(), 1.0);
+  const std::vector<double> values = ascending<double>(1001, 1);
   std::vector<std::int64_t> ids(values.begin(), values.end());
   for (const Boundaries& boundaries : boundaries_) {
     for (const std::int64_t tail : {0, 1, 64}) {
@@ -355,8 +347,8 @@ TEST_F(AddedData, IsCopiedAndFollowedByZeros) {
       std::vector<double> source = values;
       Declared problem(three_);
       problem.add_data("values", {source.data(), 1001, DType::F64}, boundaries, tail);
-      problem.add_indices("narrow", view(ids), DType::I32, 0, 2000, boundaries, tail);
-      problem.add_indices("wide", view(ids), DType::I64, 0, 2000, boundaries, tail);
+      problem.add_indices("narrow", view_of(ids), DType::I32, 0, 2000, boundaries, tail);
+      problem.add_indices("wide", view_of(ids), DType::I64, 0, 2000, boundaries, tail);
       problem.commit();
       source.assign(source.size(), -1.0);
       const std::vector<double> wanted = as<double>(values, tail);
@@ -395,7 +387,7 @@ TEST_F(AddedData, CanBeCopiedOutAndDigested) {
   Declared problem(three_, "read:r");
   problem.add_array("read", DType::F64, 5, false);
   problem.add_data("values", {values.data(), 4, DType::F32}, {}, 64);
-  problem.add_indices("ids", view(ids), DType::I32, 0, 4, {}, 64);
+  problem.add_indices("ids", view_of(ids), DType::I32, 0, 4, {}, 64);
   problem.commit();
   std::vector<float> out(4);
   problem.copy_out(problem.any_array("values"), out.data());
@@ -496,7 +488,7 @@ TEST_P(Offsets, ShiftArraysOneByOne) {
   Declared problem(team_, "first:r second:w fourth:w", GetParam());
   problem.add_array("first", DType::F64, 1001, false);
   problem.add_array("second", DType::F32, 77, true);
-  problem.add_indices("third", view(values), DType::I32, 0, 3);
+  problem.add_indices("third", view_of(values), DType::I32, 0, 3);
   problem.add_array("fourth", DType::I64, 5, false);
   problem.commit();
   const auto past_page = [](const std::byte* data) {

@@ -11,6 +11,7 @@ namespace memkern {
 namespace {
 
 using ranks::Settings;
+using testing::ascending;
 using testing::scattered;
 
 // State of a library for all ranks; `rank` is the rank whose turn it is.
@@ -200,8 +201,7 @@ TEST(Arrays, HoldWhatIsWrittenAndFilled) {
   ranks::Arrays<Ordered> arrays;
   const std::byte* other = arrays.allocate(64);
   const std::byte* a = arrays.allocate(20 * 4);
-  std::vector<std::uint32_t> values(20);
-  std::iota(values.begin(), values.end(), 7U);
+  std::vector<std::uint32_t> values = ascending<std::uint32_t>(20, 7);
   in_turn([&] { arrays.write(a, values.data(), 80); });
   EXPECT_EQ(read<std::uint32_t>(arrays, a, 20), values);
   // Across the boundary of two parts.
@@ -426,12 +426,6 @@ std::byte* over_all(const std::vector<T>& values) {
   return address;
 }
 
-std::vector<std::uint64_t> numbered(std::int64_t count, std::uint64_t first) {
-  std::vector<std::uint64_t> values(static_cast<std::size_t>(count));
-  std::iota(values.begin(), values.end(), first);
-  return values;
-}
-
 // Messages between ranks 0 and 2, and between 3 and 1; ranks 0 and 3 are the origins.
 class Messages : public ::testing::TestWithParam<std::int64_t> {
  protected:
@@ -452,8 +446,8 @@ class Messages : public ::testing::TestWithParam<std::int64_t> {
   void place(std::int64_t words) {
     words_ = words;
     args_.size_B = 8 * words;
-    slots_ = numbered(kRanks * (args_.window + 1) * words, 1000);
-    places_ = numbered(kRanks * args_.window * words, 1000000);
+    slots_ = ascending<std::uint64_t>(kRanks * (args_.window + 1) * words, 1000);
+    places_ = ascending<std::uint64_t>(kRanks * args_.window * words, 1000000);
     args_.slots = over_all(slots_);
     args_.places = over_all(places_);
     args_.sent = reinterpret_cast<std::uint64_t*>(over_all(std::vector<std::uint64_t>(kRanks)));
@@ -568,8 +562,8 @@ Elements elements(SpatterOp op, bool outer) {
       e.positions.push_back(base + index[outer ? static_cast<std::size_t>(inner[j]) : j]);
     }
   }
-  e.sparse = numbered(e.positions.back() + 6, 1000);
-  e.dense = numbered(Turn::ranks * e.args.dense_stride, 1000000);
+  e.sparse = ascending<std::uint64_t>(e.positions.back() + 6, 1000);
+  e.dense = ascending<std::uint64_t>(Turn::ranks * e.args.dense_stride, 1000000);
   SpatterArgs::Walk walk{2, 2, nullptr, nullptr, 24};
   walk.delta = reinterpret_cast<const std::int64_t*>(over_all(deltas));
   walk.prefix = reinterpret_cast<const std::int64_t*>(over_all(prefix));

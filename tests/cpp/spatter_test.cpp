@@ -9,23 +9,18 @@ namespace {
 using namespace testing;
 
 // Inputs of a caller, with defaults for inputs that a test does not set.
-struct Request {
-  std::string kernel = "gather";
-  std::string dtype = "float64";
-  std::string index_dtype = "int64";
-  std::map<std::string, std::int64_t> integers = {{"count", 24}, {"wrap", 1}, {"prefetch", 0}};
-  std::map<std::string, std::vector<std::int64_t>> indices = {{"pattern", {0, 2, 5}},
-                                                              {"pattern_gather", {0, 1, 2}},
-                                                              {"pattern_scatter", {2, 0, 1}},
-                                                              {"delta_gather", {3}},
-                                                              {"delta_scatter", {3}}};
-
-  std::unique_ptr<Problem> prepare(const Team& team, const Placement& placement = {}) const {
-    Inputs inputs;
-    inputs.integers = integers;
-    inputs.indices = views_of(indices);
-    return make_problem("spatter." + kernel, dtype, index_dtype, inputs, team, placement);
+struct Request : Given {
+  explicit Request(const std::string& name = "gather") {
+    kernel = "spatter." + name;
+    index_dtype = "int64";
+    integers = {{"count", 24}, {"wrap", 1}, {"prefetch", 0}};
+    indices = {{"pattern", {0, 2, 5}},
+               {"pattern_gather", {0, 1, 2}},
+               {"pattern_scatter", {2, 0, 1}},
+               {"delta_gather", {3}},
+               {"delta_scatter", {3}}};
   }
+  std::string form() const { return kernel.substr(8); }
 };
 
 TEST(Prepare, SizesTheSparseArray) {
@@ -63,28 +58,24 @@ TEST(Prepare, FollowsACyclicWalk) {
 }
 
 TEST(Prepare, RefusesWrongInputByName) {
-  struct Wrong {
-    std::function<void(Request&)> spoil;
-    std::string contains;
-  };
   const auto list = [](const char* name, const std::vector<std::int64_t>& values) {
     return [=](Request& r) { r.indices[name] = values; };
   };
-  const Wrong wrong[] = {
+  const std::vector<Wrong<Request>> wrong = {
       {list("pattern_gather", {0, -3}), "pattern_gather[1] is -3"},
       {list("pattern_gather", {}), "pattern_gather must not be empty"},
       {[](Request& r) { r.indices.erase("delta_gather"); }, "'delta_gather' is missing"},
       {set("prefetch", -1), "prefetch must be at least 0"},
-      {[](Request& r) { r.kernel = "gather2"; }, "'spatter.gather2'"},
+      {[](Request& r) { r.kernel += "2"; }, "'spatter.gather2'"},
       {[](Request& r) { r.dtype = "int32"; }, "dtype 'int32'"},
       {[](Request& r) { r.index_dtype = "float32"; }, "index_dtype 'float32'"},
       {[](Request& r) {
-         r.kernel = "gs";
+         r.kernel = "spatter.gs";
          r.indices["pattern_scatter"] = {0, 1};
        },
        "gs needs as many of both"},
       {[](Request& r) {
-         r.kernel = "multigather";
+         r.kernel = "spatter.multigather";
          r.indices["pattern_gather"] = {0, 3};
        },
        "pattern_gather[1] is 3, outside 0 to 2"},
@@ -101,11 +92,7 @@ TEST(Prepare, RefusesWrongInputByName) {
       {set("count", kMax), "does not fit 64 bits"},
       {set("wrap", kMax), "does not fit 64 bits"},
   };
-  for (const Wrong& w : wrong) {
-    Request r;
-    w.spoil(r);
-    EXPECT_TRUE(is_refused([&] { r.prepare(team_of(1)); }, w.contains));
-  }
+  expect_refused(Request(), wrong);
 }
 
 // Hardware gathers of 4-byte values have 4-byte indices.
@@ -152,7 +139,7 @@ std::vector<double> values(const Problem& problem, bool written) {
 
 // Positions in the sparse array that an instance reads ("gather") or writes ("scatter").
 std::vector<std::size_t> positions(const Request& r, const std::string& way, std::int64_t n) {
-  const bool multi = r.kernel.starts_with("multi");
+  const bool multi = r.form().starts_with("multi");
   std::vector<std::size_t> all;
   for (const std::int64_t i : r.indices.at("pattern_" + way)) {
     const std::int64_t index = multi ? r.indices.at("pattern")[at(i)] : i;
@@ -191,9 +178,8 @@ void expect_moved(const Request& r, const Problem& problem, const std::vector<do
   std::vector<double> wanted = before;
   for (std::int64_t n = 0; n < count; ++n) {
     const std::vector<std::size_t> to = positions(r, "scatter", n);
-    std::vector<std::size_t> read(to.size());
-    std::iota(read.begin(), read.end(), 0);
-    if (r.kernel == "gs") read = positions(r, "gather", n);
+    std::vector<std::size_t> read = ascending<std::size_t>(std::ssize(to));
+    if (r.form() == "gs") read = positions(r, "gather", n);
     for (std::size_t j = 0; j < to.size(); ++j) wanted[to[j]] = from[read[j]];
   }
   EXPECT_EQ(found, wanted);
@@ -218,12 +204,12 @@ TEST(Prepare, DividesLongPatternsByTheirIndices) {
   EXPECT_EQ(problem->array("dense").rows, 1);
   r.indices["pattern_gather"][41] = -1;
   EXPECT_TRUE(is_refused([&] { r.prepare(team_of(4)); }, "pattern_gather[41] is -1"));
-  r.kernel = "multigather";
+  r.kernel = "spatter.multigather";
   r.indices["pattern_gather"][41] = 100;
   EXPECT_TRUE(is_refused([&] { r.prepare(team_of(4)); }, "pattern_gather[41] is 100"));
   r.indices["pattern_gather"][41] = kMax;
   EXPECT_TRUE(is_refused([&] { r.prepare(team_of(4)); }, "pattern_gather[41] is 9223372036854"));
-  r.kernel = "scatter";
+  r.kernel = "spatter.scatter";
   r.index_dtype = "int32";
   r.indices["pattern_scatter"][3] = std::int64_t{1} << 31;
   EXPECT_TRUE(is_refused([&] { r.prepare(team_of(4)); }, "use int64"));
@@ -246,18 +232,17 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
   for (const char* kernel : {"gather", "scatter", "gs", "multigather", "multiscatter"}) {
     for (const char* dtype : {"float32", "float64"}) {
       for (const std::int64_t prefetch : {0, 2, 20, 100}) {
-        Request r;
-        r.kernel = kernel;
+        Request r(kernel);
         r.dtype = dtype;
         r.integers["count"] = 200;
         r.integers["prefetch"] = prefetch;
         // The outer pattern 0, 2, 5 spans six elements.
-        if (r.kernel == "multiscatter") r.indices["delta_scatter"] = {6};
+        if (r.form() == "multiscatter") r.indices["delta_scatter"] = {6};
         if (prefetch > 2) make_long(r);
         const auto problem = r.prepare(team_of(4));
         for (const RegisteredEntry& e : registered_entries()) {
-          if (e.kernel != "spatter." + r.kernel || e.isa != "baseline" ||
-              dtype != std::string(e.dtype) || e.index != r.index_dtype) {
+          if (e.kernel != r.kernel || e.isa != "baseline" || dtype != std::string(e.dtype) ||
+              e.index != r.index_dtype) {
             continue;
           }
           for (const Way& way : ways) {
@@ -276,9 +261,7 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
 
 TEST(Workers, MatchASingleWorker) {
   for (const RegisteredEntry& e : entries_of({"spatter.scatter", "spatter.gs"})) {
-    const std::string name = e.kernel;
-    Request r;
-    r.kernel = name.substr(8);
+    Request r(std::string(e.kernel).substr(8));
     r.dtype = e.dtype;
     r.index_dtype = e.index;
     r.integers["count"] = 100;
@@ -290,7 +273,7 @@ TEST(Workers, MatchASingleWorker) {
       results.push_back(values(*problem, true));
     }
     // Every worker's dense buffer holds the same values by position.
-    EXPECT_EQ(results[0], results[1]) << name << " " << e.variant << " " << e.isa;
+    EXPECT_EQ(results[0], results[1]) << ::testing::PrintToString(e);
   }
 }
 

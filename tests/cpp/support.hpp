@@ -181,12 +181,38 @@ class Declared : public Problem {
   using Problem::own_indices;
 };
 
+using Integers = std::vector<std::int64_t>;
+
+inline IndexView view_of(const Integers& values) { return {values.data(), std::ssize(values)}; }
+
 // Views of lists, which must outlive them.
-inline std::map<std::string, IndexView> views_of(
-    const std::map<std::string, std::vector<std::int64_t>>& lists) {
+inline std::map<std::string, IndexView> views_of(const std::map<std::string, Integers>& lists) {
   std::map<std::string, IndexView> all;
-  for (const auto& [name, values] : lists) all[name] = {values.data(), std::ssize(values)};
+  for (const auto& [name, values] : lists) all[name] = view_of(values);
   return all;
+}
+
+// What a caller gives to prepare a problem.
+struct Given {
+  std::string kernel;
+  std::string dtype = "float64";
+  std::string index_dtype;
+  std::map<std::string, std::int64_t> integers;
+  std::map<std::string, double> numbers;
+  std::map<std::string, Integers> indices;
+
+  std::unique_ptr<Problem> prepare(const Team& team, const Placement& placement = {}) const {
+    Inputs inputs;
+    inputs.integers = integers;
+    inputs.numbers = numbers;
+    inputs.indices = views_of(indices);
+    return make_problem(kernel, dtype, index_dtype, inputs, team, placement);
+  }
+};
+
+// An element of a case's array.
+inline double element(const Prepared& prepared, const char* array, std::int64_t position) {
+  return prepared.problem().peek(prepared.problem().array(array), position);
 }
 
 // One sample of all iterations of a case by an entry.
@@ -216,11 +242,18 @@ std::vector<T> scattered_values(std::int64_t size, std::int64_t salt, std::int64
   return all;
 }
 
+// `size` numbers that ascend from `first`.
+template <class T = std::int64_t>
+std::vector<T> ascending(std::int64_t size, std::type_identity_t<T> first = 0) {
+  std::vector<T> all(at(size));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
 // 0 to size - 1 in pseudo-random order.
 template <class I = std::int64_t>
 std::vector<I> permutation(std::int64_t size, std::int64_t salt) {
-  std::vector<I> all(static_cast<std::size_t>(size));
-  std::iota(all.begin(), all.end(), I{0});
+  std::vector<I> all = ascending<I>(size);
   for (std::int64_t i = size - 1; i > 0; --i) {
     std::swap(all[static_cast<std::size_t>(i)],
               all[static_cast<std::size_t>(scattered(i, salt, i + 1))]);
@@ -322,6 +355,27 @@ inline ::testing::AssertionResult contains(const std::string& message, const std
 template <class Error = InputError, class Action>
 ::testing::AssertionResult is_refused(Action action, const std::string& words) {
   return contains(refusal<Error>(action), words);
+}
+
+// A change, and words of the sentence that refuses a request with it.
+template <class R>
+struct Wrong {
+  std::function<void(R&)> spoil;
+  std::string says;
+};
+
+// Expects that one worker and several refuse the request with each of these changes.
+template <class R>
+void expect_refused(const R& good, const std::vector<Wrong<R>>& wrong) {
+  for (const Wrong<R>& w : wrong) {
+    for (const int workers : {1, 3}) {
+      R request = good;
+      w.spoil(request);
+      const std::string message = refusal<InputError>([&] { request.prepare(team_of(workers)); });
+      EXPECT_TRUE(contains(message, w.says)) << request.kernel;
+      EXPECT_EQ(message.find('\n'), std::string::npos);
+    }
+  }
 }
 
 }  // namespace testing
