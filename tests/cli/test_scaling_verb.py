@@ -66,8 +66,6 @@ def test_three_triads_of_two_sizes_are_the_default(capsys, commands, monkeypatch
     [
         ("nope", "nope"),
         ("loops.load elements=3", "loops.load has 3 elements, too few for 4 ranks"),
-        ("loops.load loops.load", "two cases are called loops.load"),
-        ("latency.chase", "latency.chase has no elements, count or iters that ranks could share"),
         ("loops.load --ranks 0", "ranks must be a list of whole numbers of at least 1"),
         ("loops.load --ranks 1,x", "x"),
         ("loops.load --mode both", "--mode 'both' is not one of strong, weak"),

@@ -59,11 +59,6 @@ def test_each_launcher_binds_by_its_own_options(launcher, bind, command):
     assert launcher.command(4, 2, bind) == command.split()
 
 
-def test_binding_by_another_launcher_is_refused():
-    with refused("bind core is for Open MPI, MPICH and srun, not for aprun"):
-        OTHER.command(4, 2, "core")
-
-
 @pytest.mark.parametrize(
     ("version", "kind"),
     [
@@ -88,17 +83,18 @@ def test_the_usual_launchers_are_looked_for(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("command", "culprit"),
+    ("use", "words", "culprit"),
     [
-        ("", "not an empty text"),
-        ("mpirun 'a", "launcher \"mpirun 'a\" can't be split"),
-        ("/nowhere/mpirun", "the launcher /nowhere/mpirun can't be run: No such file"),
-        ("/", "the launcher / can't be run: Permission denied"),
+        (find_launcher, [""], "not an empty text"),
+        (find_launcher, ["mpirun 'a"], "launcher \"mpirun 'a\" can't be split"),
+        (find_launcher, ["/nowhere/mpirun"], "/nowhere/mpirun can't be run: No such file"),
+        (find_launcher, ["/"], "the launcher / can't be run: Permission denied"),
+        (OTHER.command, [4, 2, "core"], "bind core is for Open MPI, MPICH and srun, not for aprun"),
     ],
 )
-def test_wrong_launchers_are_refused(command, culprit):
+def test_wrong_launchers_are_refused(use, words, culprit):
     with refused(culprit):
-        find_launcher(command)
+        use(*words)
 
 
 DASHES = "-" * 74
