@@ -71,7 +71,7 @@ def test_arrays_have_the_elements_that_are_accessed():
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("how", "why"),
     [
         ("", "is empty"),
         ("a[i] = ", "is no expression"),
@@ -92,11 +92,27 @@ def test_arrays_have_the_elements_that_are_accessed():
         ("a[i] = end", "end has several meanings"),
         ("a[i] = True", "is not elements, parameters"),
         ("a[i] = b[1.5]", "is not a sum of multiples"),
+        ({}, "an expression, a file or an address"),
+        ({"expression": TRIAD, "parameters": {"t": 1}}, "no parameter t"),
+        ({"expression": TRIAD, "arrays": {"a": "read"}}, "roles and reference of its own"),
+        ({"expression": "a[i] = b[m * i]", "parameters": {"m": 1.5}},
+         "m in an index must be an integer, not 1.5"),
+        ({"expression": TRIAD, "dtype": "int8"}, "dtype 'int8' is not one of float64, float32"),
+        ({"address": 1, "arrays": "a=write,b", "reference": "a[i] = 1"}, "arrays are a list such"),
+        ({"address": 1, "arrays": {"a": "write"}}, "needs its name, its arrays by role"),
+        ({"address": 1, "arrays": {"a": "output"}, "reference": "a[i] = 1"}, "must be read, write"),
+        ({"address": 1, "arrays": {"a": "index"}, "reference": "a[i] = 1"}, "index array a needs"),
+        ({"address": 1, "arrays": {"a": "write", "b": "read"}, "reference": "a[i] = s * b[i]"},
+         "has s, which is unknown: it must write a by arrays and parameters"),
+        ({"address": 1, "arrays": {"a": "write", "c": "write"}, "reference": "a[i] = 1"},
+         "has a: it must write a, c by"),
+        ({"file": "missing.c", "function": "f", "arrays": {"a": "write"}, "reference": "a[i] = 1"},
+         "missing.c"),
     ],
-)
-def test_other_expressions_are_refused(text, why):
+)  # fmt: skip
+def test_wrong_definitions_are_refused(how, why):
     with pytest.raises(mk.InputError, match=why):
-        mk.kernel(text).case(100)
+        mk.kernel(**({"expression": how} if isinstance(how, str) else how)).case(100)
 
 
 def test_a_record_names_its_code_and_its_bytes():
@@ -237,32 +253,6 @@ def test_what_the_compiler_refuses_is_told_with_the_line(tmp_path, text, why):
     kernel = mk.kernel(file=source, function="f", arrays={"a": "write"}, reference="a[i] = 1")
     with pytest.raises(mk.InputError, match=why):
         kernel.measure(100, **QUICK)
-
-
-@pytest.mark.parametrize(
-    ("how", "why"),
-    [
-        ({}, "an expression, a file or an address"),
-        ({"expression": TRIAD, "parameters": {"t": 1}}, "no parameter t"),
-        ({"expression": TRIAD, "arrays": {"a": "read"}}, "roles and reference of its own"),
-        ({"expression": "a[i] = b[m * i]", "parameters": {"m": 1.5}},
-         "m in an index must be an integer, not 1.5"),
-        ({"expression": TRIAD, "dtype": "int8"}, "dtype 'int8' is not one of float64, float32"),
-        ({"address": 1, "arrays": "a=write,b", "reference": "a[i] = 1"}, "arrays are a list such"),
-        ({"address": 1, "arrays": {"a": "write"}}, "needs its name, its arrays by role"),
-        ({"address": 1, "arrays": {"a": "output"}, "reference": "a[i] = 1"}, "must be read, write"),
-        ({"address": 1, "arrays": {"a": "index"}, "reference": "a[i] = 1"}, "index array a needs"),
-        ({"address": 1, "arrays": {"a": "write", "b": "read"}, "reference": "a[i] = s * b[i]"},
-         "has s, which is unknown: it must write a by arrays and parameters"),
-        ({"address": 1, "arrays": {"a": "write", "c": "write"}, "reference": "a[i] = 1"},
-         "has a: it must write a, c by"),
-        ({"file": "missing.c", "function": "f", "arrays": {"a": "write"}, "reference": "a[i] = 1"},
-         "missing.c"),
-    ],
-)  # fmt: skip
-def test_wrong_definitions_are_refused(how, why):
-    with pytest.raises(mk.InputError, match=why):
-        mk.kernel(**how)
 
 
 def test_a_reference_that_fails_is_told(tmp_path):

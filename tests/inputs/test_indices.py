@@ -1,5 +1,6 @@
 """Index arrays: definitions, frequencies, files, errors."""
 
+import io
 import itertools
 from collections import Counter
 from pathlib import Path
@@ -457,8 +458,28 @@ def test_a_pattern_has_precedence_over_a_file_of_its_name(tmp_path, monkeypatch)
     assert build(Path("plain"), 1)[0] == "file plain"
 
 
+NO_ARRAY = "{} can't be read as a NumPy array: "
+DAMAGED = (
+    b"'zz', 'fortran_order': False, 'shape': (2,)",
+    *(
+        b"'<i8', 'fortran_order': False, 'shape': (%s,)" % length
+        for length in (b"2", b"-2", b"1000000000000000", b"9" * 40)
+    ),
+)
+
+
+def saved(values):
+    stream = io.BytesIO()
+    np.save(stream, values, allow_pickle=True)
+    return stream.getvalue()
+
+
+def npy(header):
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("content", "message"),
     [
         ("0\n1.0\n", "line 2 of {} must be one whole number, not '1.0'"),
         ("index\n0\n", "line 1 of {} must be one whole number, not 'index'"),
@@ -470,11 +491,26 @@ def test_a_pattern_has_precedence_over_a_file_of_its_name(tmp_path, monkeypatch)
         ("9" * 30, "{} must hold whole numbers that fit 64 bits"),
         ("-" + "9" * 30, "{} must hold whole numbers that fit 64 bits"),
         ("9" * 5000, "line 1 of {} must be one whole number"),
+        (saved([0.0, 1.0]), "idx.npy must hold whole numbers, not float64 values"),
+        (saved([True, False]), "idx.npy must hold whole numbers, not bool values"),
+        (saved(np.zeros((2, 1), dtype=int)), "idx.npy must be a one-dimensional array"),
+        (saved(np.array([0, 1], dtype=object)), f"{NO_ARRAY}Array can't be memory-mapped"),
+        (saved([0, 2]), "idx.npy[1] must be from 0 to 1, not 2"),
+        (b"", NO_ARRAY),
+        (b"0\n1\n", NO_ARRAY),
+        (b"\x93NUMPY", NO_ARRAY),
+        (npy(b""), NO_ARRAY),
+        (npy(b"((((")[:-2], NO_ARRAY),
+        (npy(b"(((("), NO_ARRAY),
+        (npy(b"'''"), NO_ARRAY),
+        (npy(b"\xff\xfe"), NO_ARRAY),
+        *((npy(b"{'descr': %s, }" % header), NO_ARRAY) for header in DAMAGED),
     ],
 )
-def test_bad_text_files_are_refused(tmp_path, text, message):
-    path = tmp_path / "idx.txt"
-    path.write_text(text)
+def test_bad_files_are_refused(tmp_path, content, message):
+    is_text = isinstance(content, str)
+    path = tmp_path / ("idx.txt" if is_text else "idx.npy")
+    path.write_bytes(content.encode() if is_text else content)
     assert message.format(path) in refusal(build, path, 2)
 
 
@@ -486,53 +522,6 @@ def test_indices_of_files_are_checked(tmp_path):
     assert "idx.txt must have one index for each of 4 elements, not 3" in refusal(build, path, 4)
     path.write_text("")
     assert "not 0" in refusal(build, path, 4)
-
-
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (np.array([0.0, 1.0]), "idx.npy must hold whole numbers, not float64 values"),
-        (np.array([True, False]), "idx.npy must hold whole numbers, not bool values"),
-        (np.zeros((2, 1), dtype=int), "idx.npy must be a one-dimensional array"),
-        (
-            np.array([0, 1], dtype=object),
-            "can't be read as a NumPy array: Array can't be memory-mapped",
-        ),
-        (np.array([0, 2]), "idx.npy[1] must be from 0 to 1, not 2"),
-    ],
-)
-def test_bad_npy_files_are_refused(tmp_path, array, message):
-    path = tmp_path / "idx.npy"
-    np.save(path, array, allow_pickle=True)
-    assert message in refusal(build, path, 2)
-
-
-def npy(header):
-    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"0\n1\n",
-        b"\x93NUMPY",
-        npy(b""),
-        npy(b"((((")[:-2],
-        npy(b"(((("),
-        npy(b"'''"),
-        npy(b"\xff\xfe"),
-        npy(b"{'descr': 'zz', 'fortran_order': False, 'shape': (2,), }"),
-        npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }"),
-        npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (-2,), }"),
-        npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000000,), }"),
-        npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (" + b"9" * 40 + b",), }"),
-    ],
-)
-def test_damaged_npy_files_are_refused(tmp_path, content):
-    path = tmp_path / "idx.npy"
-    path.write_bytes(content)
-    assert f"{path} can't be read as a NumPy array: " in refusal(indices.read, path)
 
 
 @pytest.mark.filterwarnings("ignore:.*invalid escape sequence")
