@@ -106,8 +106,7 @@ TEST(Table, HasTheFormsThatItsVariantsSupport) {
 template <class V>
 class Oracle {
  public:
-  Oracle(const Form& form, const Shape& shape, std::vector<V> values,
-         const std::vector<std::int64_t>& index)
+  Oracle(const Form& form, const Shape& shape, std::vector<V> values, const Integers& index)
       : values_(std::move(values)),
         f_(form),
         s_(shape),
@@ -215,7 +214,7 @@ class Oracle {
   std::vector<V> values_;
   Form f_;
   Shape s_;
-  const std::vector<std::int64_t>& index_;
+  const Integers& index_;
   std::vector<Row> rows_;
   std::int64_t walk_ = 0;
 };
@@ -224,7 +223,7 @@ class Oracle {
 template <class V>
 class Tried {
  public:
-  Tried(const Entry& e, const Shape& s, std::vector<std::int64_t> index = {})
+  Tried(const Entry& e, const Shape& s, Integers index = {})
       : form_(e), shape_(s), index_(std::move(index)) {
     const std::int64_t places = form_.pattern == "central" ? s.hot : s.shared ? s.iters : s.count();
     const std::int64_t words = (places - 1) * s.stride + 1;
@@ -232,16 +231,15 @@ class Tried {
       const std::int64_t bound = form_.pattern == "ptrchase" ? s.count() + 1 : words;
       for (std::int64_t i = 0; i <= s.count(); ++i) index_.push_back(scattered(i, 3, bound));
     }
-    static const Team team({1, "none"});
-    Inputs inputs;
-    inputs.integers = {{"workers", s.workers}, {"iters", s.iters}, {"words", words},
-                       {"stride", s.stride},   {"hot", s.hot},     {"shared", s.shared ? 1 : 0},
-                       {"operand", kOperand}};
-    if (form_.indexed) inputs.indices["IDX"] = {index_.data(), std::ssize(index_)};
+    Given given{e.kernel, e.dtype, e.index, {}, {}, {}};
+    given.integers = {{"workers", s.workers}, {"iters", s.iters}, {"words", words},
+                      {"stride", s.stride},   {"hot", s.hot},     {"shared", s.shared ? 1 : 0},
+                      {"operand", kOperand}};
+    if (form_.indexed) given.indices["IDX"] = index_;
     Placement placement;
     placement.device = &cuda::device(0);
     placement.workers = s.workers;
-    problem_ = make_problem(e.kernel, e.dtype, e.index, inputs, team, placement);
+    problem_ = given.prepare(team_of(1), placement);
   }
 
   const Problem& problem() const { return *problem_; }
@@ -298,7 +296,7 @@ class Tried {
 
   Form form_;
   Shape shape_;
-  std::vector<std::int64_t> index_;
+  Integers index_;
   std::unique_ptr<Problem> problem_;
 };
 
@@ -406,7 +404,7 @@ TEST(Variants, LeaveTheSameValues) {
 TEST(Chase, EndsAtTheExpectedIndex) {
   // Each index leads three entries ahead, cyclically; the last entry is never reached.
   const Shape s{4, 1, 1, false, 64};
-  std::vector<std::int64_t> index;
+  Integers index;
   for (std::int64_t i = 0; i < s.count(); ++i) index.push_back((i + 3) % s.count());
   index.push_back(0);
   for (const DeviceEntry& e : device_entries()) {

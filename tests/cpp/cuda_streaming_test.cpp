@@ -61,33 +61,30 @@ struct Size {
 
 class Case {
  public:
-  Case(const Entry& e, const Size& size) : entry_(e), host_(host_entry(e)) {
-    inputs_.integers = {{"elements", size.elements},
-                        {"rows", size.rows},
-                        {"columns", size.columns},
-                        {"prefetch", 0}};
-    inputs_.numbers = {{"alpha", streams_of(e.kernel) == 0 ? 1.0 : 3.0}, {"beta", -0.5}};
+  Case(const Entry& e, const Size& size)
+      : host_(host_entry(e)), given_{e.kernel, e.dtype, e.index, {}, {}, {}} {
+    given_.integers = {{"elements", size.elements},
+                       {"rows", size.rows},
+                       {"columns", size.columns},
+                       {"prefetch", 0}};
+    given_.numbers = {{"alpha", streams_of(e.kernel) == 0 ? 1.0 : 3.0}, {"beta", -0.5}};
     const std::string kernel = e.kernel;
     if (kernel == "bs.bs6" || kernel == "bs.bs7" || kernel == "bs.bs8") {
       mesh(size, kernel == "bs.bs7");
     } else {
       for (int k = 0; k < e.indices; ++k) {
-        indices_["IDX" + std::to_string(k + 1)] = permutation(size.elements, k);
+        given_.indices["IDX" + std::to_string(k + 1)] = permutation(size.elements, k);
       }
     }
-    inputs_.indices = views_of(indices_);
   }
 
-  void set(const char* name, std::int64_t value) { inputs_.integers[name] = value; }
+  void set(const char* name, std::int64_t value) { given_.integers[name] = value; }
 
-  std::unique_ptr<Problem> prepare(const Placement& placement) const {
-    return make_problem(entry_.kernel, entry_.dtype, entry_.index, inputs_, team_, placement);
-  }
-  std::unique_ptr<Problem> prepare_here() const { return prepare({}); }
+  std::unique_ptr<Problem> prepare_here() const { return given_.prepare(team_of(1)); }
   std::unique_ptr<Problem> prepare_there(std::int64_t offset_B = 0) const {
     // New memory: a buffer from the pool could be larger.
     Arena::release_pool();
-    return prepare({Pages::Default, {}, offset_B, &device(), 1});
+    return given_.prepare(team_of(1), {Pages::Default, {}, offset_B, &device(), 1});
   }
 
   void run_here(Problem& problem, Range range) const {
@@ -99,22 +96,22 @@ class Case {
  private:
   // Rows of some entries in pseudo-random order; some local nodes belong to no global node.
   void mesh(const Size& size, bool scatters) {
-    std::vector<std::int64_t> starts = {0};
+    Integers starts = {0};
     for (std::int64_t g = 0; g < size.nodes; ++g) {
       starts.push_back(starts.back() + scattered(g, 5, size.most_of_a_row + 1));
     }
     if (starts.back() == 0) ++starts.back();
     const std::int64_t entries = starts.back();
     const std::int64_t local = entries + size.nodes / 7;
-    std::vector<std::int64_t> columns = permutation(local, 3);
+    Integers columns = permutation(local, 3);
     columns.resize(at(entries));
-    inputs_.integers["local_nodes"] = local;
-    inputs_.integers["global_nodes"] = size.nodes;
+    given_.integers["local_nodes"] = local;
+    given_.integers["global_nodes"] = size.nodes;
     if (!scatters) {
-      indices_ = {{"row_starts", starts}, {"columns", columns}};
+      given_.indices = {{"row_starts", starts}, {"columns", columns}};
       return;
     }
-    std::vector<std::int64_t>& ids = indices_["ids"];
+    Integers& ids = given_.indices["ids"];
     ids.assign(at(local), -1);
     for (std::size_t g = 0; g + 1 < starts.size(); ++g) {
       for (std::int64_t j = starts[g]; j < starts[g + 1]; ++j) {
@@ -123,11 +120,8 @@ class Case {
     }
   }
 
-  const Entry entry_;
   const RegisteredEntry& host_;
-  Team team_{{1, "none"}};
-  Inputs inputs_;
-  std::map<std::string, std::vector<std::int64_t>> indices_;
+  Given given_;
 };
 
 double run(Problem& problem, const DeviceEntry& e, Range range, int block,

@@ -194,12 +194,10 @@ std::vector<RegisteredEntry> all_entries() { return entries_of({"dw.hop"}); }
 class Bodies : public ::testing::TestWithParam<RegisteredEntry> {
  protected:
   static void run(const Fields& f, const Way& way) {
-    const RegisteredEntry& e = GetParam();
-    if (Form(e).real_B == 8) {
-      run_fenced<double, std::int64_t>(e, f, way);
-    } else {
-      run_fenced<float, std::int32_t>(e, f, way);
-    }
+    with_types(GetParam(), [&]<class T, class>() {
+      using I = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
+      run_fenced<T, I>(GetParam(), f, way);
+    });
     if (HasFailure()) {
       FAIL() << f.sites << " sites, " << f.inner << " vectors of s, visits " << way.begin << " to "
              << way.end << ", distance " << way.distance << (way.into_l1 ? " into L1" : "")
@@ -393,21 +391,18 @@ TEST(Prepare, LimitsThePrefetchToTheSites) {
   EXPECT_EQ(static_cast<const DwArgs*>(problem->args())->distance, 12);
 }
 
-template <class T>
 void copy_in(Problem& problem, const std::string& name, const std::vector<double>& values) {
-  const std::vector<T> all = as<T>(values);
-  problem.copy_in(name, all.data());
+  if (problem.array(name).type == DType::F64) return problem.copy_in(name, values.data());
+  problem.copy_in(name, as<float>(values).data());
 }
 
-template <class T>
 std::vector<double> result_of(const Problem& problem) {
   const Array& a = problem.array("result");
-  std::vector<T> all(at(a.columns));
-  problem.copy_out(a, all.data());
-  return as<double>(all);
+  std::vector<double> all;
+  for (std::int64_t i = 0; i < a.columns; ++i) all.push_back(problem.peek(a, i));
+  return all;
 }
 
-template <class T>
 void run_by(const Team& team, const RegisteredEntry& e, std::int64_t distance) {
   constexpr Schedule kWhole{Schedule::Kind::Static, 0};
   Request r(e, 53, 3);
@@ -416,10 +411,10 @@ void run_by(const Team& team, const RegisteredEntry& e, std::int64_t distance) {
   const std::vector<double> wanted = r.fields.result(0, 53);
   const auto run = [&](Repetition repetition, Schedule schedule) {
     problem->fill(true);
-    copy_in<T>(*problem, "links", r.fields.links);
-    copy_in<T>(*problem, "psi", r.fields.psi);
+    copy_in(*problem, "links", r.fields.links);
+    copy_in(*problem, "psi", r.fields.psi);
     sample(team, e, *problem, 3, repetition, schedule);
-    EXPECT_EQ(result_of<T>(*problem), wanted);
+    EXPECT_EQ(result_of(*problem), wanted);
   };
   run(Repetition::Fork, kWhole);
   run(Repetition::Barrier, kWhole);
@@ -432,11 +427,7 @@ TEST(Workers, GiveTheSameResultInEveryWay) {
     const Team team({workers, "none"});
     for (const RegisteredEntry& e : one_of_each()) {
       SCOPED_TRACE(::testing::PrintToString(e));
-      if (Form(e).real_B == 8) {
-        run_by<double>(team, e, workers - 1);
-      } else {
-        run_by<float>(team, e, workers - 1);
-      }
+      run_by(team, e, workers - 1);
     }
   }
 }
@@ -455,21 +446,15 @@ TEST(Workers, RunAtEveryAlignedOffset) {
         EXPECT_NE(offset_B % (Form(e).reals * Form(e).real_B), 0);
         continue;
       }
-      if (Form(e).real_B == 8) {
-        copy_in<double>(*problem, "links", r.fields.links);
-        copy_in<double>(*problem, "psi", r.fields.psi);
-      } else {
-        copy_in<float>(*problem, "links", r.fields.links);
-        copy_in<float>(*problem, "psi", r.fields.psi);
-      }
+      copy_in(*problem, "links", r.fields.links);
+      copy_in(*problem, "psi", r.fields.psi);
       const auto& args = *static_cast<const DwArgs*>(problem->args());
       for (const void* field : {args.links, args.psi, static_cast<const void*>(args.result)}) {
         const std::int64_t vector_B = Form(e).reals * Form(e).real_B;
         ASSERT_EQ(reinterpret_cast<std::uintptr_t>(field) % at(vector_B), 0U) << offset_B;
       }
       e.body(&args, {0, 5}, 0);
-      EXPECT_EQ(Form(e).real_B == 8 ? result_of<double>(*problem) : result_of<float>(*problem),
-                r.fields.result(0, 5));
+      EXPECT_EQ(result_of(*problem), r.fields.result(0, 5));
     }
   }
 }

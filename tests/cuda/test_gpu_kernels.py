@@ -181,8 +181,6 @@ def test_a_balanced_gather_takes_a_number_of_nodes_for_each_block():
         "nodes_per_block has no effect on bs.bs6, since only the variant balanced has it": {
             "variant": "simt"
         },
-        "nodes_per_block must be at most 6144": {"nodes_per_block": 6145},
-        "nodes_per_block is for GPUs: leave it out on cpu": {"device": "cpu"},
     }
     for said, options in refusals.items():
         with refused(said):

@@ -484,8 +484,6 @@ def test_counting_belongs_to_a_case_and_not_to_older_identities():
     case = mk.loops("copy", elements=64)
     assert case.with_(counters="auto").identity() != case.identity()
     assert "counters" not in case.knobs.requested
-    with refused("counters is for processors: leave it out on cuda:0"):
-        mk.loops("copy", elements=64, device="cuda").with_(counters="auto")
 
 
 @NEEDS_COUNTERS

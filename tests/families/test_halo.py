@@ -247,12 +247,10 @@ def test_a_rank_that_stays_away_is_named(tmp_path):
 @pytest.mark.parametrize(
     "kernel, options, match",
     [
-        ("spmv.crs", {"halo": "none"}, "halo 'none' is not one of blocking, overlap"),
         ("spmv.csc", {}, "spmv.csc on cpu is not distributed over ranks"),
         ("spmv.crs", {"device": "cuda"}, "spmv.crs on cuda:0 is not distributed"),
         ("spmv.sell", {"move_columns": True}, "without halo"),
         ("bs.bs3", {"elements": 10}, "halo"),
-        ("bs.bs6", {"halo": "x"}, "halo 'x' is not one of"),
     ],
 )
 def test_what_is_not_distributed_is_refused(kernel, options, match):

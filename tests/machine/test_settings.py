@@ -19,7 +19,6 @@ from registers import BEFORE, CASE, CPU, REGISTERS, machine, registers, started
 
 import memkern as mk
 from memkern.engine.sampling import series as sampling
-from memkern.errors import InputError
 from memkern.machine import gpu, restoring, settings, switches
 from memkern.machine.settings import changed
 from memkern.plots import figures
@@ -308,5 +307,3 @@ def test_options_are_refused_in_one_sentence(tmp_path, monkeypatch, capsys):
         ("--cache-ways", "4", "cache ways can't be limited"),
     ):
         assert reason in refused_words(capsys, *CASE, option, value)
-    with pytest.raises(InputError, match="prefetchers is for processors"):
-        mk.loops("copy", elements=64, device="cuda").with_(prefetchers="off")
