@@ -35,6 +35,11 @@ bool all_zero(const Buffer& buffer) {
   return true;
 }
 
+// The range of small arrays that contains this address.
+std::uintptr_t range(const std::byte* data) {
+  return reinterpret_cast<std::uintptr_t>(data) / static_cast<std::uintptr_t>(kMiB);
+}
+
 // A case with one array.
 struct OneArray : Arena {
   OneArray(const Team& team, const Placement& placement, std::int64_t bytes, std::int64_t rows = 1,
@@ -331,9 +336,6 @@ TEST_F(PoolTest, GivesLiveCasesDifferentMemory) {
 }
 
 TEST_F(PoolTest, GivesSmallArraysAddressesWithinOneRange) {
-  const auto range = [](const std::byte* data) {
-    return reinterpret_cast<std::uintptr_t>(data) / static_cast<std::uintptr_t>(kMiB);
-  };
   // Also after large arrays, and after enough small arrays to fill the range.
   for (const std::int64_t before : {0, 1, 64}) {
     for (std::int64_t k = 0; k < before; ++k)
@@ -352,9 +354,6 @@ TEST_F(PoolTest, GivesSmallArraysAddressesWithinOneRange) {
 }
 
 TEST_F(PoolTest, GivesSmallArraysThisRangeOnADescribedMachineWithLargePages) {
-  const auto range = [](const OneArray& array) {
-    return reinterpret_cast<std::uintptr_t>(array.data()) / static_cast<std::uintptr_t>(kMiB);
-  };
   const OneArray before(team_of(1), {}, kMiB / 4);
   MachineDescription machine;
   machine.topology = "core:2 pu:1";
@@ -362,7 +361,7 @@ TEST_F(PoolTest, GivesSmallArraysThisRangeOnADescribedMachineWithLargePages) {
   Topology::describe(machine);
   {
     const OneArray during(team_of(1), {}, 8192);
-    EXPECT_EQ(range(during), range(before));
+    EXPECT_EQ(range(during.data()), range(before.data()));
     EXPECT_NE(during.data(), before.data());
   }
   Arena::release_pool();

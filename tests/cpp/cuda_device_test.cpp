@@ -17,6 +17,12 @@ Placement on_device(std::int64_t offset_B = 0, int workers = 1) {
   return {Pages::Default, {}, offset_B, &device(), workers};
 }
 
+std::vector<std::byte> bytes_of(const Problem& p, const Array& a) {
+  std::vector<std::byte> all(at(a.rows * a.columns * dtype_size(a.type)));
+  p.copy_out(a, all.data());
+  return all;
+}
+
 // Makes functions of the emulated device fail during its lifetime.
 class Failing {
  public:
@@ -48,11 +54,8 @@ TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
         ASSERT_EQ(there.peek(there.array("written"), i), here.peek(here.array("written"), i % 37));
       }
       EXPECT_EQ(there.digest("read"), here.digest("read"));
-      std::vector<std::byte> copy(at(1001 * dtype_size(type)));
-      std::vector<std::byte> wanted(copy.size());
-      there.copy_out(there.array("read"), copy.data());
-      here.copy_out(here.array("read"), wanted.data());
-      EXPECT_EQ(copy, wanted);
+      const std::vector<std::byte> copy = bytes_of(there, there.array("read"));
+      EXPECT_EQ(copy, bytes_of(here, here.array("read")));
       there.poke(there.array("read"), 1000, 5.0);
       EXPECT_EQ(there.peek(there.array("read"), 1000), 5.0);
       EXPECT_TRUE(
@@ -196,8 +199,7 @@ struct Case {
   std::int64_t wrap;
 };
 
-std::unique_ptr<Problem> prepare(const Case& c, const Entry& e, const Team& team,
-                                 const Placement& placement) {
+std::unique_ptr<Problem> prepare(const Case& c, const Entry& e, const Placement& placement) {
   Given given{e.kernel, e.dtype, e.index, {}, {}, {}};
   Integers inner(c.pattern.size());
   std::iota(inner.rbegin(), inner.rend(), 0);
@@ -207,13 +209,7 @@ std::unique_ptr<Problem> prepare(const Case& c, const Entry& e, const Team& team
   given.indices["pattern_scatter"] = multi ? inner : Integers(c.pattern.rbegin(), c.pattern.rend());
   given.indices["delta_gather"] = given.indices["delta_scatter"] = c.delta;
   given.integers = {{"count", c.count}, {"wrap", c.wrap}, {"prefetch", 0}};
-  return given.prepare(team, placement);
-}
-
-std::vector<std::byte> bytes_of(const Problem& p, const Array& a) {
-  std::vector<std::byte> all(at(a.rows * a.columns * dtype_size(a.type)));
-  p.copy_out(a, all.data());
-  return all;
+  return given.prepare(team_of(1), placement);
 }
 
 // No two instances write the same element, so that their order does not matter.
@@ -237,8 +233,8 @@ TEST(Spatter, MatchesTheProcessor) {
     const RegisteredEntry* host = find_entry(kernel, "scalar", "baseline", e.dtype, e.index);
     ASSERT_NE(host, nullptr) << kernel;
     for (const Case& c : apart(kernel.substr(8))) {
-      const auto here = prepare(c, e, team_of(1), {});
-      const auto there = prepare(c, e, team_of(1), on_device(tried % 2 == 0 ? 0 : 24));
+      const auto here = prepare(c, e, {});
+      const auto there = prepare(c, e, on_device(tried % 2 == 0 ? 0 : 24));
       for (const int block : {1, 32, 100, 1024}) {
         for (const Range range : {Range{0, c.count}, Range{c.count / 3, c.count - 1}}) {
           // Iterations of a divided pattern are blocks of its indices on the processor alone.
@@ -269,7 +265,7 @@ TEST(Spatter, SharedIndicesAreInTheMemoryOfABlock) {
     const std::string kernel = e.kernel;
     if (kernel != "spatter.gather" && kernel != "spatter.scatter") continue;
     const auto there =
-        prepare({kernel.substr(8), permutation(256, 1), {256}, 40, 1}, e, team_of(1), on_device());
+        prepare({kernel.substr(8), permutation(256, 1), {256}, 40, 1}, e, on_device());
     const bool shared = std::string(e.variant) == "shared";
     const std::size_t index_B = std::string(e.index) == "int64" ? 8 : 4;
     for (const int block : {256, 1024}) {
@@ -310,11 +306,9 @@ TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
       if ("spatter." + tried.c.kernel != e.kernel || std::string(tried.index) != e.index) continue;
       const std::string what = tried.c.kernel + " unroll " + std::to_string(e.unroll);
       const RegisteredEntry entry{e, "sm_00"};
-      EXPECT_TRUE(prepare(tried.c, e, team_of(1), {})->runs(entry)) << what;
+      EXPECT_TRUE(prepare(tried.c, e, {})->runs(entry)) << what;
       const bool one_by_one = e.unroll == 0 && std::string(e.variant) == "simt";
-      EXPECT_EQ(prepare(tried.c, e, team_of(1), on_device())->runs(entry),
-                one_by_one || tried.unrolls)
-          << what;
+      EXPECT_EQ(prepare(tried.c, e, on_device())->runs(entry), one_by_one || tried.unrolls) << what;
       ++entries;
     }
     EXPECT_EQ(entries, tried.c.kernel == "gather" || tried.c.kernel == "scatter" ? 14 : 10);
@@ -541,15 +535,8 @@ TEST(Failures, AreNotReportedByLaterLaunches) {
   EXPECT_EQ(emulated::last_error(), cudaSuccess);
 }
 
-Inputs transfer_inputs(std::int64_t words, std::int64_t memory) {
-  Inputs inputs;
-  inputs.integers = {{"words", words}, {"memory", memory}};
-  return inputs;
-}
-
-std::unique_ptr<Problem> transfer(const std::string& kernel, const Inputs& inputs,
-                                  const Team& team) {
-  return make_problem(kernel, "uint64", "", inputs, team, on_device());
+Given transfer(const std::string& kernel, std::int64_t words, std::int64_t memory) {
+  return {kernel, "uint64", "", {{"words", words}, {"memory", memory}}, {}, {}};
 }
 
 const DeviceEntry& transfer_entry(const std::string& kernel, const std::string& variant,
@@ -564,7 +551,7 @@ TEST(Transfers, MoveManagedMemoryBackBeforeEachSample) {
   for (const std::string way : {"to_device", "from_device", "both"}) {
     for (const std::string variant : {"touch", "prefetch"}) {
       const std::string kernel = "transfers." + way;
-      const auto problem = transfer(kernel, transfer_inputs(513, 2), team_of(1));
+      const auto problem = transfer(kernel, 513, 2).prepare(team_of(1), on_device());
       const DeviceEntry& e = transfer_entry(kernel, variant, "managed");
       problem->fill(true);
       const auto sequence = device().prepare(
@@ -593,7 +580,7 @@ TEST(Transfers, UseAQueueForEachWay) {
     for (const std::string way : {"to_device", "from_device", "both"}) {
       const std::string kernel = "transfers." + way;
       const bool copies = memory != "managed";
-      const auto problem = transfer(kernel, transfer_inputs(512, number), team_of(1));
+      const auto problem = transfer(kernel, 512, number).prepare(team_of(1), on_device());
       problem->fill(true);
       const DeviceEntry& e = transfer_entry(kernel, copies ? "copy" : "prefetch", memory);
       const auto sequence =
@@ -610,7 +597,8 @@ TEST(Transfers, UseMemoryOfTheirKindAndReleaseIt) {
   Arena::release_pool();
   const std::int64_t free_B = device().free_B();
   for (const std::int64_t memory : {0, 1, 2}) {
-    const auto problem = transfer("transfers.to_device", transfer_inputs(100, memory), team_of(1));
+    const Given given = transfer("transfers.to_device", 100, memory);
+    const auto problem = given.prepare(team_of(1), on_device());
     const std::byte* source = problem->array("source").data;
     EXPECT_EQ(emulated::pinned().count(source), memory == 1 ? 1U : 0U);
     EXPECT_EQ(emulated::managed().count(source), memory == 2 ? 1U : 0U);
@@ -620,12 +608,11 @@ TEST(Transfers, UseMemoryOfTheirKindAndReleaseIt) {
   EXPECT_TRUE(emulated::managed().empty());
   Arena::release_pool();
   EXPECT_EQ(device().free_B(), free_B);
-  Inputs alone = transfer_inputs(1, 0);
+  Given alone = transfer("transfers.between", 1, 0);
   alone.integers["peer"] = 0;
-  EXPECT_TRUE(is_refused([&] { transfer("transfers.between", alone, team_of(1)); }, "needs two"));
-  EXPECT_TRUE(is_refused(
-      [&] { make_problem("transfers.both", "uint64", "", transfer_inputs(1, 0), team_of(1), {}); },
-      "moves data from or to a GPU"));
+  EXPECT_TRUE(is_refused([&] { alone.prepare(team_of(1), on_device()); }, "needs two"));
+  const Given both = transfer("transfers.both", 1, 0);
+  EXPECT_TRUE(is_refused([&] { both.prepare(team_of(1)); }, "moves data from or to a GPU"));
 }
 
 // Limits the address space of this process to its current size plus `more_B`.

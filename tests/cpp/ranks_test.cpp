@@ -321,33 +321,36 @@ Contents<T> expected(int workers, int shift) {
   return c;
 }
 
+// Copies values to an array over all ranks.
+template <class L, class T>
+std::byte* over_all(const std::vector<T>& values) {
+  ranks::Arrays<L>& arrays = ranks::arrays<L>();
+  const std::int64_t bytes = std::ssize(values) * std::int64_t{sizeof(T)};
+  std::byte* const address = arrays.allocate(bytes);
+  in_turn([&] { arrays.write(address, values.data(), bytes); });
+  return address;
+}
+
 template <class L, class Pattern, class T, Primitive primitive, bool kUsed>
 Contents<T> over_ranks(const Settings& settings) {
   Contents<T> c = initial<T>(Turn::ranks);
-  ranks::Arrays<L>& arrays = ranks::arrays<L>();
-  std::vector<std::byte*> addresses;
-  const auto copy = [&](const auto& from) {
-    const std::int64_t bytes = std::ssize(from) * std::int64_t{sizeof from[0]};
-    addresses.push_back(arrays.allocate(bytes));
-    in_turn([&] { arrays.write(addresses.back(), from.data(), bytes); });
-    return addresses.back();
-  };
   AmoArgs args = arguments(Turn::ranks);
-  args.values = copy(c.values);
-  args.index = copy(c.index);
-  args.tally = reinterpret_cast<std::uint64_t*>(copy(c.tally));
+  args.values = over_all<L>(c.values);
+  args.index = over_all<L>(c.index);
+  args.tally = reinterpret_cast<std::uint64_t*>(over_all<L>(c.tally));
   Settings own = settings;
   in_turn([&] {
     ranks::launch<L, Pattern, T, T, primitive, kUsed>(&args, {0, Turn::ranks * kIters}, 1, &own);
   });
+  ranks::Arrays<L>& arrays = ranks::arrays<L>();
   const auto copy_back = [&](auto& to, const void* from) {
-    arrays.read(to.data(), static_cast<const std::byte*>(from),
-                std::ssize(to) * std::int64_t{sizeof to[0]});
+    const auto* address = static_cast<const std::byte*>(from);
+    arrays.read(to.data(), address, std::ssize(to) * std::int64_t{sizeof to[0]});
+    arrays.release(address);
   };
   copy_back(c.values, args.values);
   copy_back(c.index, args.index);
   copy_back(c.tally, args.tally);
-  for (const std::byte* address : addresses) arrays.release(address);
   return c;
 }
 
@@ -416,16 +419,6 @@ TEST(Carrier, CompletesInBatches) {
   }
 }
 
-// Copies values to an array over all ranks.
-template <class T>
-std::byte* over_all(const std::vector<T>& values) {
-  ranks::Arrays<Ordered>& arrays = ranks::arrays<Ordered>();
-  const std::int64_t bytes = std::ssize(values) * std::int64_t{sizeof(T)};
-  std::byte* const address = arrays.allocate(bytes);
-  in_turn([&] { arrays.write(address, values.data(), bytes); });
-  return address;
-}
-
 // Messages between ranks 0 and 2, and between 3 and 1; ranks 0 and 3 are the origins.
 class Messages : public ::testing::TestWithParam<std::int64_t> {
  protected:
@@ -448,9 +441,10 @@ class Messages : public ::testing::TestWithParam<std::int64_t> {
     args_.size_B = 8 * words;
     slots_ = ascending<std::uint64_t>(kRanks * (args_.window + 1) * words, 1000);
     places_ = ascending<std::uint64_t>(kRanks * args_.window * words, 1000000);
-    args_.slots = over_all(slots_);
-    args_.places = over_all(places_);
-    args_.sent = reinterpret_cast<std::uint64_t*>(over_all(std::vector<std::uint64_t>(kRanks)));
+    args_.slots = over_all<Ordered>(slots_);
+    args_.places = over_all<Ordered>(places_);
+    args_.sent =
+        reinterpret_cast<std::uint64_t*>(over_all<Ordered>(std::vector<std::uint64_t>(kRanks)));
   }
   template <class Pattern>
   void launch(Range range) {
@@ -565,19 +559,19 @@ Elements elements(SpatterOp op, bool outer) {
   e.sparse = ascending<std::uint64_t>(e.positions.back() + 6, 1000);
   e.dense = ascending<std::uint64_t>(Turn::ranks * e.args.dense_stride, 1000000);
   SpatterArgs::Walk walk{2, 2, nullptr, nullptr, 24};
-  walk.delta = reinterpret_cast<const std::int64_t*>(over_all(deltas));
-  walk.prefix = reinterpret_cast<const std::int64_t*>(over_all(prefix));
-  const void* const list = over_all(outer ? inner : index);
-  if (outer) e.args.outer_index = over_all(index);
+  walk.delta = reinterpret_cast<const std::int64_t*>(over_all<Ordered>(deltas));
+  walk.prefix = reinterpret_cast<const std::int64_t*>(over_all<Ordered>(prefix));
+  const void* const list = over_all<Ordered>(outer ? inner : index);
+  if (outer) e.args.outer_index = over_all<Ordered>(index);
   (gathers(op) ? e.args.gather_walk : e.args.scatter_walk) = walk;
   (gathers(op) ? e.args.gather_index : e.args.scatter_index) = list;
-  std::byte* const sparse = over_all(e.sparse);
+  std::byte* const sparse = over_all<Ordered>(e.sparse);
   if (gathers(op)) {
     e.args.source = sparse;
   } else {
     e.args.target = sparse;
   }
-  e.args.dense = over_all(e.dense);
+  e.args.dense = over_all<Ordered>(e.dense);
   return e;
 }
 
