@@ -116,7 +116,6 @@ TEST_F(BufferTest, PopulateTouchesOnlyTheGivenRange) {
 }
 
 TEST_F(BufferTest, RefusesASizeThatOverflows) {
-  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   EXPECT_TRUE(is_refused([] { Buffer(kMax - 5, Placement{}); }, "a buffer size"));
   EXPECT_TRUE(is_refused<MemoryError>([] { Buffer(kMax / 2, Placement{}); }, "no address space"));
 }
@@ -252,8 +251,8 @@ TEST_F(BufferTest, RefusesAllRequestsBeforeAnyIsTouched) {
 
 TEST_F(BufferTest, TheSumOfRequestsMustFit64Bits) {
   Arena arena(team_of(1), Placement{});
-  arena.request(std::numeric_limits<std::int64_t>::max(), 1);
-  arena.request(std::numeric_limits<std::int64_t>::max(), 1);
+  arena.request(kMax, 1);
+  arena.request(kMax, 1);
   EXPECT_TRUE(is_refused([&] { arena.commit(); }, "the memory of this case"));
 }
 

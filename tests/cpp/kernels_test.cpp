@@ -86,13 +86,6 @@ std::vector<I> scrambled(std::int64_t size, std::int64_t bound, std::int64_t see
   return out;
 }
 
-template <class T>
-std::vector<T> numbered(std::int64_t size, std::int64_t first) {
-  std::vector<T> out;
-  for (std::int64_t i = 0; i < size; ++i) out.push_back(static_cast<T>(first + i));
-  return out;
-}
-
 template <class T, class I>
 void check(const RegisteredEntry& entry, const Shape& shape) {
   const std::string kernel = std::string(entry.kernel).substr(8);
@@ -112,9 +105,9 @@ void check(const RegisteredEntry& entry, const Shape& shape) {
 
   const std::int64_t row = shape.length * wrap;
   const std::int64_t stride = row + 3;
-  const std::vector<T> source = numbered<T>(from.highest() + bound, 1000);
-  std::vector<T> target = numbered<T>(to.highest() + bound, 100000);
-  std::vector<T> dense = numbered<T>((kWorkers - 1) * stride + row, 500000);
+  const std::vector<T> source = ascending<T>(from.highest() + bound, 1000);
+  std::vector<T> target = ascending<T>(to.highest() + bound, 100000);
+  std::vector<T> dense = ascending<T>((kWorkers - 1) * stride + row, 500000);
 
   Fenced<I> fenced_outer(outer);
   Fenced<I> fenced_gather(gather);

@@ -68,12 +68,11 @@ struct Way {
 };
 
 std::vector<Way> ways() {
-  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   std::vector<Way> all;
   for (const Repetition r :
        {Repetition::Fork, Repetition::Barrier, Repetition::Spin, Repetition::Free}) {
     for (const std::int64_t chunk :
-         {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, std::int64_t{1000}, kHuge}) {
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, std::int64_t{1000}, kMax}) {
       all.push_back({r, Schedule::Kind::Static, chunk});
       if (r != Repetition::Free && chunk > 0) all.push_back({r, Schedule::Kind::Dynamic, chunk});
     }

@@ -198,38 +198,30 @@ def simple(cores=4, domains=1, limit_B=3.0):
     return Ecm(levels, Overlap("max", ("L1", "memory")), 1.0, cores, domains)
 
 
-def test_cores_scale_to_the_limit():
+@pytest.mark.parametrize(
+    ("domains", "limit_B", "saturating", "limited", "linear"),
+    [
+        # The paper's form exceeds the limit at N_s.
+        (1, 2.5, 3, [1, 2, 2.5, 2.5], [1, 2, 3, 3]),
+        # Three cores just reach this limit.
+        (1, 3.0, 3, [1, 2, 3, 3], [1, 2, 3, 3]),
+        (2, 4.5, None, [*range(1, 9)], [*range(1, 9)]),
+        (3, 2.0, 2, [1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6], [1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6]),
+    ],
+)
+def test_cores_scale_to_the_limit_and_domains_add(domains, limit_B, saturating, limited, linear):
     line = {"L1": Transfer(64.0, 0.0), "memory": Transfer(64.0, 0.0)}
-    predicted = simple(limit_B=2.5).predict(line)
-    assert predicted.limit == pytest.approx(64 / 2.5)
-    assert predicted.saturating_cores == 3
-    assert [predicted.bandwidth_GBps(n) for n in (1, 2, 3, 4)] == pytest.approx([1, 2, 2.5, 2.5])
-    # The paper's form exceeds the limit at N_s.
-    linear = [predicted.bandwidth_GBps(n, "linear") for n in (1, 2, 3, 4)]
-    assert linear == pytest.approx([1, 2, 3, 3])
-    # Three cores just reach this limit.
-    assert simple(limit_B=3.0).predict(line).saturating_cores == 3
+    predicted = simple(cores=4, domains=domains, limit_B=limit_B).predict(line)
+    assert predicted.limit == pytest.approx(64 / limit_B)
+    assert predicted.saturating_cores == saturating
+    for scaling, rates in (("limited", limited), ("linear", linear)):
+        found = [predicted.bandwidth_GBps(n, scaling) for n in range(1, 4 * domains + 1)]
+        assert found == pytest.approx(rates)
 
 
 def test_loads_and_stores_share_the_limit_of_a_domain():
     copy = {"L1": Transfer(64.0, 64.0), "memory": Transfer(128.0, 64.0)}
     assert simple(limit_B=3.0).predict(copy).limit == pytest.approx(192 / 3)
-
-
-def test_no_saturation_within_a_domain():
-    line = {"L1": Transfer(64.0, 0.0), "memory": Transfer(64.0, 0.0)}
-    predicted = simple(cores=4, domains=2, limit_B=4.5).predict(line)
-    assert predicted.saturating_cores is None
-    for scaling in ("limited", "linear"):
-        rates = [predicted.bandwidth_GBps(n, scaling) for n in range(1, 9)]
-        assert rates == pytest.approx(list(range(1, 9)))
-
-
-def test_domains_add():
-    line = {"L1": Transfer(64.0, 0.0), "memory": Transfer(64.0, 0.0)}
-    predicted = simple(cores=4, domains=3, limit_B=2.0).predict(line)
-    rates = [predicted.bandwidth_GBps(n) for n in range(1, 13)]
-    assert rates == pytest.approx([1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6])
 
 
 def test_the_triad_of_unlimited_transfers_is_unlimited():
