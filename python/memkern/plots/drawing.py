@@ -225,21 +225,6 @@ def label_outside(axes: Sequence[Axes], xlabel: str, ylabel: str) -> None:
             ax.set_ylabel(ylabel)
 
 
-def machine_panels(
-    frame: DataFrame, row_in: float, within: str = "", *, sort: bool = False
-) -> tuple[Figure, list[tuple[Axes, DataFrame]]]:
-    """Return a figure with a panel for each machine, and the panels with their records.
-
-    If `within` is given, a machine has a panel for each value of this column: in sorted order if
-    `sort`, else in the order of the records.
-    """
-    cells = [rows for _, rows in frame.groupby("machine", sort=False)]
-    if within:
-        cells = [rows for mine in cells for _, rows in mine.groupby(within, sort=sort)]
-    fig, axes = panels(len(cells), 2, row_in)
-    return fig, list(zip(axes, cells, strict=True))
-
-
 def legend_above(fig: Figure, most: int) -> int:
     """Put one legend of all panels above them, and return the number of its rows.
 

@@ -24,11 +24,9 @@ from memkern.plots.drawing import (
     in_bytes,
     in_thousands,
     intervals,
-    label_outside,
     legend_above,
     legend_below,
     look_beside_roofline,
-    machine_panels,
     mark,
     marked_look,
     named,
@@ -42,10 +40,8 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import Selection, drawn, published_table, table, tabulated
 from memkern.plots.forms import (
-    LABEL,
     LOOK,
     QUANTITY,
-    TEXT,
     TITLE,
     Axis,
     Curves,
@@ -59,7 +55,6 @@ from memkern.plots.forms import (
     Panel,
     Predicted,
     Shown,
-    as_drawn,
     byte_scale,
     byte_ticks,
     count_scale,
@@ -130,7 +125,6 @@ from memkern.plots.selection import (
 )
 from memkern.plots.sentences import (
     Finding,
-    Sentence,
     by_machine,
     by_value,
     disturbed_mark,
