@@ -17,13 +17,16 @@ import numpy.typing as npt
 
 from memkern import small
 from memkern.errors import InputError
+from memkern.host.capacity import from_memory
 from memkern.inputs.sizes import parse_sizes
+from memkern.machine import gpu
+from memkern.machine.caches import MULTIPLE
 from memkern.machine.declarations import declared
 from memkern.shared.checking import WHOLE, Values, error, exactly, extent, fresh, outcome, positions
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
 from memkern.spec.inputs import Given, row, scalar
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES, Native, Traffic, Validation
-from memkern.spec.options import Declared
+from memkern.spec.options import Declared, Knobs
 from memkern.spec.registry import register
 
 Arrays = Mapping[str, Values]
@@ -238,9 +241,6 @@ def memory_sized(dtype: str, device: str = "cpu", element_B: float = 0) -> int:
 
     It is shorter if memory can't hold all arrays, which together need `element_B` per element.
     """
-    from memkern.host.capacity import from_memory
-    from memkern.machine.caches import MULTIPLE
-
     if l2_B := _of_gpu(device).get("l2_B"):
         return max(MULTIPLE * int(l2_B) // value_B(dtype), 10**6)
     return from_memory(value_B(dtype), max(element_B, value_B(dtype)), 10**6)
@@ -257,9 +257,6 @@ def _arithmetic_sized(dtype: str, device: str) -> int:
 
 def _of_gpu(device: str) -> dict[str, Any]:
     """Return the description of a GPU; nothing for other devices, or if there is no such GPU."""
-    from memkern.machine import gpu
-    from memkern.spec.options import Knobs
-
     try:
         knobs = Knobs(device=device)
         return gpu.facts(knobs.device) if knobs.backend.is_accelerator else {}

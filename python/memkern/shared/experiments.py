@@ -109,10 +109,6 @@ def _huge(case: Case, setting: Setting) -> Case | None:
     return None if small else case.with_(pages="thp")
 
 
-def _small(case: Case, setting: Setting) -> Case | None:
-    return None if setting.footprint_B < _HUGE_B else case.with_(pages="4k")
-
-
 def _non_temporal(case: Case, setting: Setting) -> Case | None:
     useful = case.traffic.write_allocate > 0 and setting.level == MEMORY
     return case.with_(variant="nt") if useful and "nt" in setting.variants else None
@@ -126,10 +122,6 @@ def _one_thread(case: Case, setting: Setting) -> Case | None:
 def _more_threads(case: Case, setting: Setting) -> Case | None:
     fixed = "workers" in case.integers or setting.threads >= setting.units
     return None if fixed else case.with_(threads=0)
-
-
-def _one_region(case: Case, setting: Setting) -> Case | None:
-    return None if setting.seconds > _LAUNCHED_S else case.with_(repetition="free")
 
 
 def _bandwidth(level: str) -> Experiment:
@@ -186,14 +178,23 @@ NON_TEMPORAL = Experiment(
     "non-temporal stores", _non_temporal, "reads of written lines", option="--variant nt"
 )
 ONE_THREAD = Experiment("one thread", _one_thread, CONTENTION, option="--threads 1")
-ONE_REGION = Experiment("one region without barriers", _one_region, LAUNCH)
+ONE_REGION = Experiment(
+    "one region without barriers",
+    lambda case, setting: None if setting.seconds > _LAUNCHED_S else case.with_(repetition="free"),
+    LAUNCH,
+)
 BANDWIDTHS = tuple(map(_bandwidth, (*LEVELS[1:], MEMORY)))
 MORE_THREADS = Experiment("all threads", _more_threads, role=TRIED, option="--threads {units}")
 NO_PREFETCHERS = Experiment(
     "prefetchers off", _no_prefetchers, role=TRIED, option="--prefetchers off"
 )
 HALF_OF_WAYS = Experiment("half of the ways of the last cache", _half_of_ways, role=TRIED)
-SMALL_PAGES = Experiment("pages of 4 KiB", _small, role=TRIED, option="--pages 4k")
+SMALL_PAGES = Experiment(
+    "pages of 4 KiB",
+    lambda case, setting: None if setting.footprint_B < _HUGE_B else case.with_(pages="4k"),
+    role=TRIED,
+    option="--pages 4k",
+)
 
 
 def usual(

@@ -50,8 +50,7 @@ def scalar(name: str, help: str, meaning: str) -> Declared:
 
 def index_type(default: str = "int64") -> Declared:
     """Return the declaration of the type of the indices."""
-    help = "Type of the indices."
-    return row("index_dtype", default, help, choices=INDEX_DTYPES, column="-")
+    return row("index_dtype", default, "Type of the indices.", choices=INDEX_DTYPES, column="-")
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,7 @@ def measured(need: Need, host: Host | None = None) -> Any:
         # A case that was measured with these options may have lost its units since.
         if ranks().size > 1 and not isinstance(error, _DisturbedError):
             raise
-        spent_s = time.perf_counter() - begin
-        host.again_s[need] = begin + spent_s * (1 + 1 / _AGAIN_SHARE)
+        host.again_s[need] = begin + (time.perf_counter() - begin) * (1 + 1 / _AGAIN_SHARE)
     return host.measured.get(need, UNKNOWN[need.kind])
 
 
@@ -142,17 +141,9 @@ def _seconds(prepared: Prepared) -> Floats:
     return samples.seconds[labels == state if state is not None else slice(None), 0]
 
 
-def _launch_s(host: Host, threads: int, pin: str, repetition: str) -> float:
-    # On a quiet machine the samples take a fraction of this time. Disturbed samples must not take
-    # long, since every record contains this cost.
-    knobs: dict[str, Any] = {"threads": threads, "pin": pin, "repetition": repetition}
-    empty = case("launch.empty", runs=300, budget_s=0.1, **knobs)
-    return float(_seconds(ready(empty, host=host)).min())
-
-
-def _device_launch_s(host: Host, device: str, timer: str, invocations: int) -> float:
-    empty = case("launch.empty", runs=50, device=device, timer=timer, invocations=invocations)
-    return float(_seconds(ready(empty, host=host)).min())
+def _empty_s(host: Host, **how: Any) -> float:
+    """Return the shortest time of an empty invocation."""
+    return float(_seconds(ready(case("launch.empty", **how), host=host)).min())
 
 
 def _ceilings(host: Host, threads: int, pin: str, pages: str) -> Ceilings:
@@ -206,8 +197,14 @@ def _device_ceilings(host: Host, device: str) -> dict[str, float]:
 
 
 _MEASURES: dict[str, Callable[..., Any]] = {
-    LAUNCH: _launch_s,
-    DEVICE_LAUNCH: _device_launch_s,
+    # On a quiet machine the samples take a fraction of this time. Disturbed samples must not take
+    # long, since every record contains this cost.
+    LAUNCH: lambda host, threads, pin, repetition: _empty_s(
+        host, runs=300, budget_s=0.1, threads=threads, pin=pin, repetition=repetition
+    ),
+    DEVICE_LAUNCH: lambda host, device, timer, invocations: _empty_s(
+        host, runs=50, device=device, timer=timer, invocations=invocations
+    ),
     CEILINGS: _ceilings,
     DEVICE_CEILINGS: _device_ceilings,
 }

@@ -159,14 +159,13 @@ class CaseRun:
     def class_of(self, machine: dict[str, Any]) -> str:
         """Return the class of this case (see `memkern.host.distances`)."""
         obtained, taken = self.placements[-1].obtained, self.taken
-        placements = self.case.placements
+        size_B, placements = obtained["footprint_B"], self.case.placements
         if self.case.knobs.backend.is_accelerator:
             l2 = {"level": 2, "size_B": gpu.facts(self.case.knobs.device)["l2_B"]}
-            return class_name(obtained["footprint_B"], 0, [l2], placements)
+            return class_name(size_B, 0, [l2], placements)
         states = ((taken.mixed, MIXED), (taken.others, BESIDE), (not taken.quiet, SHARED))
         host = next((name for holds, name in states if holds), "")
-        size_B, threads = obtained["footprint_B"], obtained["threads"]
-        return class_name(size_B, threads, data_caches(machine), placements, host)
+        return class_name(size_B, obtained["threads"], data_caches(machine), placements, host)
 
     def spread(self, machine: dict[str, Any]) -> Spread:
         """Return what is known of the distances between runs of this case."""
@@ -320,11 +319,11 @@ class CaseRun:
     def measurement(self, machine: dict[str, Any], **how: Any) -> Measurement:
         """Return the record of all placements so far (see `measurement_of`)."""
         roofline, peak = self._derive, above("peak").step(machine, self.case.stop.peak_GBps)
-
-        def derive(record: Mapping[str, Any]) -> dict[str, Any]:
-            return {**(roofline(record) if roofline else {}), **peak(record)}
-
-        return measurement_of(self.taken, self.host, machine, derive, **how)
+        return measurement_of(
+            *(self.taken, self.host, machine),
+            lambda record: {**(roofline(record) if roofline else {}), **peak(record)},
+            **how,
+        )
 
 
 def environment_of_ranks() -> dict[str, Any]:

@@ -23,17 +23,16 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern import launcher
+from memkern.engine.processes import transports
+from memkern.engine.processes.transports import Connection, Floats
 from memkern.errors import DeviceError, InputError, interrupted_by, warn
 from memkern.machine.environment import cpu_list, units_of_core
-
-if TYPE_CHECKING:
-    from memkern.engine.processes.transports import Connection, Floats
 
 T = TypeVar("T")
 # Status of a rank at a synchronisation; the largest one counts.
@@ -401,9 +400,7 @@ def start(comm: str = "auto", level: str = "multiple") -> Ranks:
             os.environ[launcher.COMM] = "none"
         _current = Ranks()
     else:
-        from memkern.engine.processes.transports import connect
-
-        others = connect(comm, level)
+        others = transports.connect(comm, level)
         transport = others if others.size > 1 else None
         _current = Ranks(others.comm, others.number, others.size, transport)
         _current.divide_units()

@@ -6,12 +6,13 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern import small, statistics
+from memkern.engine.recording.counting import Counting
 from memkern.engine.recording.samples import (
     CORE_SHARE,
     EXCHANGE_SHARE,
@@ -26,9 +27,6 @@ from memkern.host.distances import Spread, observed
 from memkern.host.rates import Mode, main_mode, shares_of
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
-
-if TYPE_CHECKING:
-    from memkern.engine.recording.counting import Counting
 
 # A record counts as of a single state if at least this share of its samples is.
 _ONLY_SHARE = 0.95
@@ -166,11 +164,14 @@ class Taken:
         """The mode of each sample, for each undisturbed placement."""
         return [p.samples.labels(self.modes) for p in self._clean]
 
+    @property
+    def _all_labels(self) -> npt.NDArray[np.int64]:
+        return np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
+
     @functools.cached_property
     def _shares(self) -> npt.NDArray[np.float64]:
         """Share of the samples that were taken in each mode."""
-        labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
-        return shares_of(labels, self.modes)
+        return shares_of(self._all_labels, self.modes)
 
     @functools.cached_property
     def _state(self) -> int | None:
@@ -199,7 +200,7 @@ class Taken:
         every = [p.samples for p in self._clean]
         seconds = np.concatenate([np.empty(0), *(one.seconds[:, 0] for one in every)])
         exchange_s = np.concatenate([np.empty(0), *(one.exchange_s[:, 1] for one in every)])
-        labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
+        labels = self._all_labels
         return [
             {
                 "exchange_ns": round(1e9 * float(np.median(exchange_s[own])), 1),
@@ -225,8 +226,11 @@ class Taken:
             return True
         samples = [p.samples for p in self.placements]
         lost = [share for one in samples for share in (one.waited_share, one.absent_share)]
-        away = any(share >= QUIET_SHARE for share in lost)
-        if away or self.others or self.core_share < CORE_SHARE:
+        if (
+            any(share >= QUIET_SHARE for share in lost)
+            or self.others
+            or self.core_share < CORE_SHARE
+        ):
             return False
         if not self.modes:
             return True
@@ -242,8 +246,7 @@ class Taken:
     @property
     def cases(self) -> int:
         """Number of ranks with their own case; 1 if all ranks share one case."""
-        shared = self.case.halo or self.case.knobs.backend.over_ranks
-        return 1 if shared else self.ranks.size
+        return 1 if self.case.halo or self.case.knobs.backend.over_ranks else self.ranks.size
 
     @property
     def footprint_B(self) -> int:
@@ -267,8 +270,7 @@ class Taken:
         """What the placements tell of the distance to the next ones."""
         if self.disturbed:
             return Spread()
-        floors = [float(seconds[:, 0].min()) for seconds in self.series]
-        return observed(floors, self.medians())
+        return observed([float(one[:, 0].min()) for one in self.series], self.medians())
 
     @property
     def disturbed(self) -> bool:

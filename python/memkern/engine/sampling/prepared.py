@@ -8,7 +8,7 @@ import functools
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -16,20 +16,19 @@ import numpy.typing as npt
 from memkern import isolating, launcher, small
 from memkern.checks import shown
 from memkern.engine.processes.communication import exclusive, prepared_cases, ranks
+from memkern.engine.recording.counting import Counting
 from memkern.engine.recording.samples import STARTS_PER_SAMPLE
 from memkern.engine.recording.taken import Choice
+from memkern.engine.sampling.counters import requested
 from memkern.errors import InputError, warn
 from memkern.extension import _memkern
 from memkern.host import Host, this_host
 from memkern.host.capacity import capacity
-from memkern.machine import gpu, remote, settings
+from memkern.machine import gpu, remote, settings, switches
 from memkern.machine.topology import limiting_quota, workers_by_quota
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Check, Validation, finish
 from memkern.spec.options import INTEGERS, OF_RANKS, REQUEST
-
-if TYPE_CHECKING:
-    from memkern.engine.recording.counting import Counting
 
 # Time until the next preparation in a process for code of users, besides the budget, and the bytes
 # that are certainly filled and validated in a second.
@@ -101,17 +100,15 @@ class Prepared:
             self.part = _part_of(case, ranks().number, ranks().size) if case.halo else None
             self.own = self.part.case if self.part else case
             self.device = None if case.knobs.backend.on_processors else case.knobs.device
-            self.counting: Counting | None = None
-            if case.knobs.counters:
-                from memkern.engine.sampling.counters import requested
-
-                self.counting = requested(case.knobs.counters)
+            counters = case.knobs.counters
+            self.counting: Counting | None = requested(counters) if counters else None
             self.native = self._placed(self.own, chosen.threads if chosen else 0)
             prepared_cases.add(self)
             self._warn()
             obtained = self.native.obtained()
-            size_s = obtained["footprint_B"] / _ISOLATED_BPS
-            isolating.limit(_ISOLATED_S + 4 * case.stop.most_s + size_s)
+            isolating.limit(
+                _ISOLATED_S + 4 * case.stop.most_s + obtained["footprint_B"] / _ISOLATED_BPS
+            )
             self.stages: list[str] = obtained["stages"]
             # A requested variant runs on the widest instruction set.
             how = "default" if case.knobs.variant == "best" else "requested"
@@ -269,8 +266,6 @@ class Prepared:
             ranks().gate()
 
     def _changes(self) -> list[settings.Change]:
-        from memkern.machine import switches
-
         knobs, changes = self.case.knobs, []
         if knobs.prefetchers == "off":
             changes += switches.prefetchers_off(settings.ROOT)
@@ -383,9 +378,7 @@ def warn_of_conditions(shared_units: Sequence[int]) -> None:
         _warn_once(DELAYS_UNKNOWN)
 
 
-@functools.cache
-def _warn_once(text: str) -> None:
-    warn(text)
+_warn_once = functools.cache(warn)
 
 
 DELAYS_UNKNOWN = (

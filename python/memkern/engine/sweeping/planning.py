@@ -94,13 +94,14 @@ def rates(device: str = "cpu") -> Rates:
             found.append((case.bytes_B, one.again_s - one.sampled_s, one.wall_s - one.again_s))
     (few_B, once_s, first_s), (many_B, more_s, more_first_s) = found[1:]
     further_B = many_B - few_B
-    measured = Rates(
-        once_s,
-        first_s,
-        further_B / max(more_s - once_s, 1e-3),
-        further_B / max(more_first_s - first_s, 1e-3),
+    return ranks().first(
+        Rates(
+            once_s,
+            first_s,
+            further_B / max(more_s - once_s, 1e-3),
+            further_B / max(more_first_s - first_s, 1e-3),
+        )
     )
-    return ranks().first(measured)
 
 
 def _rates_of(case: Case) -> Rates:

@@ -75,8 +75,8 @@ def _after(case: Case, before: Values, hits: Values) -> Values:
     exact = np.float64 if floats else np.uint64
     old, o, n = before.astype(exact), exact(operand), hits.astype(exact)
     if primitive in _ONCE:
-        times = hits % 2 if primitive == "xor" else hits
-        after = np.where(times > 0, _ONCE[primitive](old, o), old)
+        changed = (hits % 2 if primitive == "xor" else hits) > 0
+        after = np.where(changed, _ONCE[primitive](old, o), old)
     else:
         after = old + n * o
         if _bits(case) == 32 and floats and operand == 1:
@@ -231,8 +231,8 @@ def _check_chase(case: Case, native: Native) -> Validation:
         or not before == wanted == native.digest("IDX")
         or _miscounted(case, columns)
     )
-    how = extent(n if whole else WHOLE + 1)
-    return outcome(case, float("inf") if bad else 0.0, how, **columns)
+    worst = float("inf") if bad else 0.0
+    return outcome(case, worst, extent(n if whole else WHOLE + 1), **columns)
 
 
 def _miscounted(case: Case, columns: Mapping[str, float]) -> bool:
@@ -277,8 +277,9 @@ def check_updates(case: Case, native: Native) -> Validation:  # noqa: C901
         int(tally[:, _ITERATIONS].sum()) != runs * n,
         bool(case.indices) and native.digest("IDX") != index,
     ]
-    exact = primitive not in ("cas", "plain") or workers == 1
-    exact = exact or columns.get("success_fraction") == 1.0
+    exact = (
+        primitive not in ("cas", "plain") or workers == 1 or columns.get("success_fraction") == 1.0
+    )
     worst = 0.0
     if constant:
         hits, total = runs * _hits_at(case, look), runs * n * case.integers["operand"]

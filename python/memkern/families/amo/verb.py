@@ -62,8 +62,7 @@ def _list(device_kind: str) -> int:
     line("BENCHMARK | REQUIRED_OPTIONS | DESCRIPTION")
     for name, (kernel, primitive) in _benchmarks(device_kind).items():
         needs = "stride" if kernel == "amo.striden" else "No Arg Required"
-        summary = registry.find(kernel).summary
-        line(f" - {name} | {needs} | {summary}, AMO {primitive}")
+        line(f" - {name} | {needs} | {registry.find(kernel).summary}, AMO {primitive}")
     return GOOD
 
 

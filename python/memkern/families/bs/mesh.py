@@ -39,7 +39,6 @@ from memkern.spec.kernel import (
     Traffic,
     Transfer,
     Validation,
-    crossed,
     fill_values,
 )
 from memkern.spec.registry import case, register
@@ -135,15 +134,14 @@ def _summed(case: Case, native: Native, rows: IndexArray) -> tuple[IndexArray, I
 
 def _check_gather(case: Case, native: Native) -> Validation:
     rows = positions(case.integers["global_nodes"], native)
-    *_, wanted = _summed(case, native, rows)
-    return (yield from compared(case, native, "xg", rows, wanted, extent(case.iterations)))
+    sums = _summed(case, native, rows)[2]
+    return (yield from compared(case, native, "xg", rows, sums, extent(case.iterations)))
 
 
 def _check_scatter(case: Case, native: Native) -> Validation:
     at = positions(case.integers["local_nodes"], native)
     ids = case.indices["ids"][at]
-    values = fresh(native, "xg", np.maximum(ids, 0))
-    wanted = np.where(ids < 0, fresh(native, "xl", at), values)
+    wanted = np.where(ids < 0, fresh(native, "xl", at), fresh(native, "xg", np.maximum(ids, 0)))
     return (yield from compared(case, native, "xl", at, wanted, extent(case.iterations)))
 
 
@@ -167,8 +165,7 @@ def _rows_of_columns(case: Case) -> IndexArray:
 def _gathered(case: Case, local: Values) -> Values:
     """Return Z^T x, independently of the order in which rows are summed."""
     weights = local[case.indices["columns"]].astype(np.float64)
-    n = case.integers["global_nodes"]
-    return np.bincount(_rows_of_columns(case), weights=weights, minlength=n)
+    return np.bincount(_rows_of_columns(case), weights, case.integers["global_nodes"])
 
 
 def _reference_gather(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -191,10 +188,9 @@ def _filled_B(case: Case) -> float:
     """Return the bytes of the sectors that a GPU reads because masked nodes are not written."""
     if not case.knobs.backend.is_accelerator or "ids" not in case.indices:
         return 0.0
-    per_sector = case.line_B // case.value_B
     ids = case.indices["ids"]
-    partial = partly_accessed(np.flatnonzero(ids >= 0), per_sector, len(ids))
-    return case.line_B * case.filled(0.0, partial)
+    written = np.flatnonzero(ids >= 0)
+    return case.line_B * partly_accessed(written, case.line_B // case.value_B, len(ids))
 
 
 def _idle(case: Case) -> dict[str, str]:
@@ -437,11 +433,9 @@ def _spec(
     ) -> dict[str, Transfer]:
         """Count each local node's value between registers and L1, and arrays once beyond L1."""
         moved = traffic(case)
-        size = case.value_B
-        local = case.integers["local_nodes"] * size / case.integers[iterations]
-        outer = Transfer(moved.read + moved.index + moved.write_allocate, moved.write)
-        inner = Transfer(local + moved.index, moved.write)
-        return crossed(levels, inner, outer, bypass=not case.allocates)
+        local_B = case.integers["local_nodes"] * case.value_B / case.integers[iterations]
+        inner = Transfer(local_B + moved.index, moved.write)
+        return {**moved.transfers(levels, bypass=not case.allocates), levels[0]: inner}
 
     register(
         KernelSpec(
@@ -508,9 +502,9 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     # Enough sizes within and beyond the caches for separate fits.
     # The indices of all meshes are held at the same time: together at most a quarter of the memory.
     most_B = min(3.5 * cache_B, memory_B / 32)
-    inside = sizes(cache_B // 64, cache_B // 2, 4)
     beyond = sizes(min(1.5 * cache_B, most_B), most_B, 4)
-    shapes = [(7, elements(size, 7)) for size in (*inside, *beyond)]
+    lengths = (*sizes(cache_B // 64, cache_B // 2, 4), *beyond)
+    shapes = [(7, elements(size, 7)) for size in lengths]
     shapes += [(degree, elements(most_B, degree)) for degree in (1, 2, 3, 5)]
     # The three tests of a shape are adjacent, so that its mesh is built once.
     return [

@@ -37,8 +37,7 @@ def _lattice(case: Case, extents: Sequence[int]) -> Case | None:
 
 def _resize(case: Case, size_B: float) -> Case | None:
     halvings = ceil(log2(case.bytes_B / size_B))
-    extents = enumerate(layout_of(case).extents)
-    return _lattice(case, [n >> (halvings + d) // 4 for d, n in extents])
+    return _lattice(case, [n >> (halvings + d) // 4 for d, n in enumerate(layout_of(case).extents)])
 
 
 def _reused(case: Case, setting: Setting, cache: Share) -> Case | None:

@@ -97,8 +97,7 @@ class Layout:
         """Return positions of links, shape (..., 8, 3, 3, 2) for sites of shape (..., 4)."""
         which, lane = self.positions(sites)
         vectors = which[..., None] * LINKS + np.arange(LINKS)
-        lanes = 1 if self.shared else self.numbers
-        found = self._numbers_at(vectors, lane[..., None], lanes)
+        found = self._numbers_at(vectors, lane[..., None], 1 if self.shared else self.numbers)
         return found.reshape(*sites.shape[:-1], 8, 3, 3, 2)
 
     def _numbers_at(self, vectors: IndexArray, lane: IndexArray, lanes: int) -> IndexArray:
@@ -212,8 +211,7 @@ def choose_layout(
             )
         return Layout(extents, ls, reals, split, parity=parity)
     try:
-        order = "tzyx" if cut == "auto" else cut
-        cuts = _cuts(lanes, extents, order, parity != "full")
+        cuts = _cuts(lanes, extents, "tzyx" if cut == "auto" else cut, parity != "full")
     except InputError:
         if cut != "auto":
             raise

@@ -131,14 +131,11 @@ def expected(case: Case, chains: int, lanes: int) -> Values:
     instruction, quantity, *_ = case.template_variant.split("/")
     count = case.integers["count"]
     steps = count // chains if chains > 1 else count // _UNROLL * _UNROLL
-    signs = np.where(np.arange(lanes) % 2 == 0, 1.0, -1.0)
-    before = np.arange(1.0, chains + 1)[:, None] * signs
-    sign = -1.0 if steps % 2 else 1.0
+    before = np.arange(1.0, chains + 1)[:, None] * np.where(np.arange(lanes) % 2 == 0, 1.0, -1.0)
     if instruction == "load" and quantity == "latency":
         return np.ones((1, 1))
     if instruction == "ordered add":
-        first = 8 * np.arange(chains)
-        each = first * lanes + lanes * (lanes - 1) / 2
+        each = 8 * np.arange(chains) * lanes + lanes * (lanes - 1) / 2
         return (np.arange(1.0, chains + 1) + steps * each)[:, None]
     if instruction == "atomic add":
         return np.full((chains, 1), float(steps))
@@ -150,7 +147,7 @@ def expected(case: Case, chains: int, lanes: int) -> Values:
         "load": before,
         "store": before,
         "add": before + steps,
-        "mul": before * sign,
+        "mul": -before if steps % 2 else before,
         "fma": before + steps,
         "divide": 8 / before if steps % 2 else before,
         "horizontal add": np.zeros_like(before),

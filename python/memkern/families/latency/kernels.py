@@ -23,11 +23,13 @@ import numpy.typing as npt
 from memkern import small
 from memkern.checks import integer, one_of
 from memkern.errors import InputError
+from memkern.host import capacity
 from memkern.inputs.sizes import byte_count, parse_sizes, sizes
 from memkern.limits import check_memory
-from memkern.machine import caches
+from memkern.machine import caches, gpu
 from memkern.machine.declarations import declared
 from memkern.machine.environment import cpu_list
+from memkern.machine.topology import workers_of
 from memkern.shared.checking import Values
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.inputs import Given, row
@@ -158,8 +160,6 @@ def _ring(
 
     By default the chain is limited so that `parts` times its size fits in memory.
     """
-    from memkern.host import capacity
-
     order, line_B, size = given.order, given.line_B, given.size_B
     distance_B = given.inputs.get("distance_B")
     named = isinstance(order, str)
@@ -192,8 +192,6 @@ def _ring(
 
 
 def _workers(threads: int) -> int:
-    from memkern.machine.topology import workers_of
-
     return integer(threads, "threads", 0, 2**20) or workers_of("cpu")
 
 
@@ -270,11 +268,10 @@ def _chase(given: Given) -> Case:
     chains, on_gpu = given.chains, given.knobs.backend.is_accelerator
     for known, where in ((CHAINS, ""), *([(GPU_CHAINS, " on a GPU")] if on_gpu else [])):
         if chains not in known:
-            words = ", ".join(map(str, known))
-            raise InputError(f"chains{where} must be one of {words}, not {chains}")
+            raise InputError(
+                f"chains{where} must be one of {', '.join(map(str, known))}, not {chains}"
+            )
     if on_gpu:
-        from memkern.machine import gpu
-
         # The caches of all GPUs since 2010 have lines of this size.
         usual = {"size_B": given.size_B, "line_B": given.line_B or 128}
         if given.size_B is None:
@@ -336,8 +333,6 @@ _TRAFFIC = row(
 
 
 def _loaded(given: Given) -> Case:
-    from memkern.host import capacity
-
     parts = _CHAIN_PARTS + 1  # the traffic of all workers is as large
     ring, lines, columns = _ring(given, parts)
     if given.option("variant") == "best" and "variant" in given.options:
@@ -520,14 +515,16 @@ def _check_loaded(case: Case, native: Native) -> Validation:
     before, tally = _ends(native)[:1], _tallies(native)
     runs = yield
     after, moved = _ends(native)[:1], _tallies(native)
-    valid = _walked(case, before, after, runs)
     loads, lines, line_B = (case.integers[k] for k in ("loads", "traffic_lines", "line_B"))
     loaded, stored = (int((moved - tally)[:, k].sum()) for k in (_LOADED, _STORED))
-    valid = valid and loaded * (GROUP - loads) == stored * loads
+    valid = _walked(case, before, after, runs) and loaded * (GROUP - loads) == stored * loads
     line_sums = _line_sums(lines, line_B // _WORD_B, int(native.arrays()["source"]["salt"]))
     for number, (first, old, new) in enumerate(zip(filled, tally, moved, strict=True), start=1):
-        valid = valid and _generated(old, new, loads, lines, line_sums)
-        valid = valid and _stored(case, native, number, first, new)
+        valid = (
+            valid
+            and _generated(old, new, loads, lines, line_sums)
+            and _stored(case, native, number, first, new)
+        )
     return _verdict(valid)
 
 
@@ -784,10 +781,9 @@ def numa_cases(
     for near, own in parts:
         for far, position in positions.items() if own else ():
             how = options | position | {"name": f"units of node {near}, memory of node {far}"}
-            pin = ",".join(map(str, own))
             cases += [
                 latency(size_B, pin=str(own[0]), **how),
-                case("stream.triad", threads=len(own), pin=pin, **how),
+                case("stream.triad", threads=len(own), pin=",".join(map(str, own)), **how),
             ]
     if not cases:
         raise InputError("no NUMA node has processing units that this process may use")

@@ -165,13 +165,10 @@ def _latency(args: argparse.Namespace) -> int:
     if limited and study == "sizes":
         options["budget_s"] = _SIZE_S
 
-    def of_study(_: str) -> list[dict[str, Any]]:
-        return [axes]
-
-    (cases,) = input_cases(args, [name], parts=of_study, **options)
+    (cases,) = input_cases(args, [name], parts=lambda _: [axes], **options)
     if "pin" in missing:
         options |= _shortened(knobs, len(cases), args.quiet)
-        (cases,) = input_cases(args, [name], parts=of_study, **options)
+        (cases,) = input_cases(args, [name], parts=lambda _: [axes], **options)
     answers: list[Callable[[ResultSet], str]] = [health_of]
     rows = "size_B" not in missing or args.every_row
     if args.kernel is None and study == "loaded":
@@ -222,8 +219,7 @@ def _shortened(knobs: Mapping[str, Any], cases: int, quiet: bool) -> dict[str, A
 
 def _refuse_options(args: argparse.Namespace, *more: str, but: Collection[str] = ()) -> None:
     """Refuse options of kernels, and those in `more`, in a study that chooses them."""
-    every = given(args, *rows_of(kernels_of("latency")), "threads", *more)
-    for name in every.keys() - {*but}:
+    for name in given(args, *rows_of(kernels_of("latency")), "threads", *more).keys() - {*but}:
         raise InputError(f"latency {args.study} chooses {name}: leave it out")
 
 
@@ -296,8 +292,12 @@ def _node_matrix(results: ResultSet, kernel: str, column: str, what: str) -> str
         if record["kernel"] == kernel
     ]
     rows, columns = (sorted({pair[side] for pair, _ in found}) for side in (0, 1))
-    title = f"{what}, by the node of the units (rows) and of the memory (columns):"
-    return "\n".join([title, *_square("node", found, column, rows, columns)])
+    return "\n".join(
+        [
+            f"{what}, by the node of the units (rows) and of the memory (columns):",
+            *_square("node", found, column, rows, columns),
+        ]
+    )
 
 
 def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
@@ -312,11 +312,13 @@ def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
     orders = units_by_topology(results.environments).values()
     units = by_topology({unit for pair, _ in found for unit in pair}, next(iter(orders), ()))
     title = "one line" if lines == 1 else "a line in each direction"
-    heading = (
-        f"ns from a core's write to another core's answer, {title} taken by {take_by}; the row's "
-        "unit touched it first:"
+    return "\n".join(
+        [
+            f"ns from a core's write to another core's answer, {title} taken by {take_by}; the "
+            "row's unit touched it first:",
+            *_square("unit", found, "ns_per_access", units, units),
+        ]
     )
-    return "\n".join([heading, *_square("unit", found, "ns_per_access", units, units)])
 
 
 def _square(

@@ -191,13 +191,12 @@ def _stencil_model(case: Case) -> StencilConditions:
     from memkern.models.layer_conditions import StencilConditions
 
     rows = case.integers["rows"]
-    threads = case.knobs.threads or len(os.sched_getaffinity(0))
     return StencilConditions(
         rows,
         case.integers["columns"],
         value_B=case.value_B,
         write_factor=2 if case.allocates else 1,
-        threads=min(threads, rows),
+        threads=min(case.knobs.threads or len(os.sched_getaffinity(0)), rows),
     )
 
 
@@ -206,10 +205,9 @@ def _stencil_transfers(
 ) -> dict[str, Transfer]:
     """Return the data that a row moves across each boundary, by the caches that hold three rows."""
     points = case.spec.counts.width(case)
-    moved = _stencil_model(case).transfers(levels, caches)
     return {
         level: Transfer(points * load_B, points * store_B)
-        for level, (load_B, store_B) in moved.items()
+        for level, (load_B, store_B) in _stencil_model(case).transfers(levels, caches).items()
     }
 
 

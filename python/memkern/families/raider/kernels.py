@@ -121,9 +121,8 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
     def from_memory(case: Case) -> Transfer:
         """Count accessed lines once, and lines that are read before stores once more."""
         loads = sum(lines_of(case)[key][0] for key in read)
-        index_B = case.traffic.index * case.iterations
         return Transfer(
-            index_B + filled_B(case) + case.line_B * loads,
+            case.traffic.index * case.iterations + filled_B(case) + case.line_B * loads,
             case.line_B * float(lines_of(case)[written][0]),
         )
 
@@ -170,8 +169,7 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
             how = how if len(stored_once) == len(target) else "membership"
         # Elements to which no iteration stores are unchanged.
         stored = _index_of(case, index_names[written], np.arange(n))
-        others = positions(n, native)
-        others = others[~np.isin(others, stored)]
+        others = np.setdiff1d(positions(n, native), stored)
         worst = max(worst, error(native.peek(written, others), fresh(native, written, others)))
         return outcome(case, worst, how)
 

@@ -176,8 +176,7 @@ def _rows_hold_all(case: Case, workers: int) -> bool:
         return False
     if case.knobs.chunk == 0:
         return True
-    kept = sum(len(np.unique(n % wrap)) for n in _last_instances(case, workers))
-    return kept == count
+    return count == sum(len(np.unique(n % wrap)) for n in _last_instances(case, workers))
 
 
 def check_scatter(case: Case, native: Native) -> Validation:
@@ -222,8 +221,7 @@ def _check_scatter_whole(case: Case, native: Native, side: SparseSide, workers: 
     found = np.isin(np.arange(side.size) * scale + whole.astype(np.int64), pairs)
     touched = np.bincount(position, minlength=side.size) > 0
     good = np.where(touched, found, got == fresh)
-    wrong = _relative_error(got[~good], wanted[~good])
-    return Check(bool(good.all()), wrong, "membership")
+    return Check(bool(good.all()), _relative_error(got[~good], wanted[~good]), "membership")
 
 
 def _check_scatter_sampled(

@@ -59,8 +59,7 @@ def _ascending(case: Case, setting: Setting) -> Case | None:
 
 
 def _adjacent(case: Case, setting: Setting) -> Case:
-    length = case.columns["pattern_length"]
-    return _changed(case, lambda pattern: np.arange(length))
+    return _changed(case, lambda pattern: np.arange(case.columns["pattern_length"]))
 
 
 def _one_line(case: Case, setting: Setting) -> Case | None:

@@ -191,18 +191,17 @@ def _case(given: Given) -> Case:
         ranks, row_B = description(device).ranks, length * np.dtype(given.dtype).itemsize
         integers |= {"wrap": over_ranks.rows(given.wrap, count, ranks, row_B), "workers": ranks}
         fixed["threads"] = 1
-    columns = {
-        "pattern": " ".join(map(str, patterns.values())),
-        "pattern_length": length,
-        "delta": " ".join(",".join(map(str, d)) for d in deltas.values()),
-        "count": count,
-        "wrap": integers["wrap"],
-    }
     built = given.case(
         integers=integers,
         indices=indices,
         index_dtype=given.index_dtype,
-        columns=columns,
+        columns={
+            "pattern": " ".join(map(str, patterns.values())),
+            "pattern_length": length,
+            "delta": " ".join(",".join(map(str, d)) for d in deltas.values()),
+            "count": count,
+            "wrap": integers["wrap"],
+        },
         fixed=fixed,
     )
     _check_reach(built)

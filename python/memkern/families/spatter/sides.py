@@ -38,8 +38,8 @@ class SparseSide:
         rounds = (self.count - 1 - phases) // self.cycle
         ends = np.concatenate([self.prefix[phases], self.prefix[phases] + rounds * self.period])
         self.origin = -int(ends.min())
-        reach = index if outer is None else outer
-        self.size = int(ends.max()) + self.origin + int(reach.max()) + 1
+        reach = int((index if outer is None else outer).max())
+        self.size = int(ends.max()) + self.origin + reach + 1
         self.array = f"sparse_{side}" if case.spec.name == "spatter.gs" else "sparse"
 
     def base(self, n: IndexArray) -> IndexArray:

@@ -219,8 +219,7 @@ def apps(
     for row in table:
         kernel = row["kernel"].removeprefix("spatter.")
         delta = deltas.get((row["pattern"], row["kernel"]), merged * row["delta"])
-        apart = delta // merged
-        indices = [k * apart + index for k in range(merged) for index in row["indices"]]
+        indices = [delta // merged * k + index for k in range(merged) for index in row["indices"]]
         pattern = custom(indices, row["pattern"])
         cases.append(_case(row["suite"], kernel, pattern, delta, count, count_rule))
     return cases

@@ -46,8 +46,7 @@ def _reassign_short_options(args: argparse.Namespace) -> None:
 def _spatter(args: argparse.Namespace) -> int:
     _reassign_short_options(args)
     found = spatter_input.options_to_configs(args)
-    if args.verbosity == 0:
-        args.quiet = True
+    args.quiet = args.quiet or args.verbosity == 0
     if not args.quiet:
         for warning in found.warnings:
             warn(warning)

@@ -60,8 +60,7 @@ def boundaries(starts: Indices, ranks: int, balance: str) -> IndexArray:
         return equal_parts(rows, ranks)
     wanted = equal_parts(int(starts[-1]), ranks)
     after = np.clip(np.searchsorted(starts, wanted), 1, rows)
-    nearer = wanted - starts[after - 1] < starts[after] - wanted
-    found = np.where(nearer, after - 1, after)
+    found = np.where(wanted - starts[after - 1] < starts[after] - wanted, after - 1, after)
     found[0], found[-1] = 0, rows
     return np.maximum.accumulate(found)
 
@@ -76,8 +75,7 @@ def share_of(case: Case, rank: int, ranks: int) -> Share:
     starts = np.asarray(case.indices["starts"], dtype=np.int64)
     columns = case.indices["columns"]
     first_rows = boundaries(starts, ranks, case.columns["balance"])
-    square = n["rows"] == n["columns"]
-    first_columns = first_rows if square else equal_parts(n["columns"], ranks)
+    first_columns = first_rows if n["rows"] == n["columns"] else equal_parts(n["columns"], ranks)
     begin, end = first_rows[rank], first_rows[rank + 1]
     own = range(int(first_columns[rank]), int(first_columns[rank + 1]))
 

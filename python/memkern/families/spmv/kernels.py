@@ -78,8 +78,9 @@ _WHOLE_ROWS = 2**18
 def _accumulators(value: Any, name: str) -> Any:
     """Return the accumulators of a row after a check."""
     if value != "auto" and value not in (0, *MVE):
-        known = ", ".join(map(str, MVE))
-        raise InputError(f"{name} must be auto, 0 or one of {known}, not {shown(value)}")
+        raise InputError(
+            f"{name} must be auto, 0 or one of {', '.join(map(str, MVE))}, not {shown(value)}"
+        )
     return value
 
 
@@ -235,9 +236,8 @@ def order_of(case: Case, native: Native) -> IndexArray:
 
 
 def _check(case: Case, native: Native) -> Validation:
-    columns = case.integers["columns"]
     order = order_of(case, native)
-    x = fresh(native, "x", np.arange(columns))
+    x = fresh(native, "x", np.arange(case.integers["columns"]))
     if case.integers["move_columns"]:
         x = x[np.argsort(order)]
     native.fill(outputs=True)
@@ -294,8 +294,7 @@ def _part(case: Case, rank: int, ranks: int) -> Part:
         rows: Any = as_csr(case)[share.rows]  # SciPy's types of resize are wrong
         # A rank without nonzeros has one additional row.
         rows.resize(share.case.integers["rows"], case.integers["columns"])
-        order = order_of(share.case, native)
-        return (yield from _compared(share.case, order, rows, whole, native))
+        return (yield from _compared(share.case, order_of(share.case, native), rows, whole, native))
 
     return Part(share.case, share.exchange, check, share.dependent)
 
@@ -313,8 +312,7 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     if case.integers["move_columns"]:
         x = x[np.argsort(order)]
     y = np.array(arrays["y"], copy=True)
-    product = a.astype(np.float64) @ x
-    y[:n] = product[order] + (y[:n] if case.template_variant == "add" else 0)
+    y[:n] = (a.astype(np.float64) @ x)[order] + (y[:n] if case.template_variant == "add" else 0)
     if case.template_variant == "write" and case.spec.name == "spmv.sell":
         y[n:] = 0
     return {"x": arrays["x"], "y": y}

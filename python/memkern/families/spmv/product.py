@@ -23,6 +23,7 @@ from memkern.families.spmv.kernels import BALANCES, MVE, order_of
 from memkern.families.spmv.kernels import spmv as case
 from memkern.families.spmv.model import FORMATS, SpmvModel
 from memkern.formats import ResultSet
+from memkern.inputs import matrices
 from memkern.spec.case import Case
 from memkern.studies.tune import search
 
@@ -45,8 +46,6 @@ class Product:
     """
 
     def __init__(self, matrix: Any, *, rcm: bool = False, **options: Any) -> None:
-        from memkern.inputs import matrices
-
         _, a = matrices.build(matrix, options.get("seed", 0))
         self.shape: tuple[int, int] = (int(a.shape[0]), int(a.shape[1]))
         self._before: npt.NDArray[np.int64] | None = None
@@ -93,9 +92,8 @@ class Product:
     @property
     def widths(self) -> npt.NDArray[np.int64]:
         """Entries of the longest row of each chunk."""
-        is_one_chunk = self.case.spec.name == "spmv.ell"
-        chunk = self.case.integers["rows" if is_one_chunk else "chunk"]
-        return np.diff(self.starts) // chunk
+        chunk = "rows" if self.case.spec.name == "spmv.ell" else "chunk"
+        return np.diff(self.starts) // self.case.integers[chunk]
 
     @property
     def order(self) -> npt.NDArray[np.int64]:
@@ -217,8 +215,6 @@ def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
         one, and ``alpha_implied``, from the shortest time and the bandwidth of loads;
         ``convert_s``.
     """
-    from memkern.inputs import matrices
-
     label, a = matrices.build(matrix, options.get("seed", 0), rcm=rcm)
     return engine.measure(case(a, **{"name": label, **options}))
 
@@ -259,8 +255,6 @@ def tune(
     InputError
         If the budget is not a positive number, or the matrix can't be built.
     """
-    from memkern.inputs import matrices
-
     label, plain = matrices.build(matrix, options.get("seed", 0))
     rows = plain.shape[0]
     steps: dict[str, list[dict[str, Any]]] = {
