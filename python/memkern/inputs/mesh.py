@@ -131,8 +131,7 @@ def _by_appearance(ids: npt.NDArray[np.int64], global_nodes: int) -> npt.NDArray
     first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
     appears = np.zeros(len(ids), dtype=np.int64)
     appears[first] = 1
-    rank = np.cumsum(appears)[first] - 1
-    return np.asarray(rank[ids])
+    return np.asarray((np.cumsum(appears)[first] - 1)[ids])
 
 
 def rows_of(

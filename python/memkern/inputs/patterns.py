@@ -82,8 +82,7 @@ def uniform(n: int, stride: int, delta: int | Literal["NR"] | None = None) -> Pa
         if delta.upper() != "NR":
             raise InputError(f"delta must be an integer or NR, not {shown(delta)}")
         delta = n * stride
-    indices = np.arange(n, dtype=np.int64) * np.int64(stride)
-    return owned(indices, f"UNIFORM:{n}:{stride}", delta)
+    return owned(np.arange(n, dtype=np.int64) * np.int64(stride), f"UNIFORM:{n}:{stride}", delta)
 
 
 def ms1(n: int, breaks: int | Iterable[int], gaps: int | Iterable[int]) -> Pattern:
@@ -139,8 +138,7 @@ def ms1(n: int, breaks: int | Iterable[int], gaps: int | Iterable[int]) -> Patte
 
 
 def _check_integers(values: object, what: str) -> list[int]:
-    given = enumerate(several(values, what))
-    numbers = [integer(value, f"{what} {position}") for position, value in given]
+    numbers = [integer(value, f"{what} {k}") for k, value in enumerate(several(values, what))]
     if not numbers:
         raise InputError(f"there must be at least one {what}")
     return numbers
@@ -288,8 +286,7 @@ def custom(indices: npt.ArrayLike, name: str = "") -> Pattern:
 def _read_argument(text: str, name: str) -> Any:
     """Read an argument of a generator by its name, or indices: an integer, integers or NR."""
     if name in ("break", "gap", "index"):
-        parts = enumerate(text.split(","))
-        return [read_integer(part, f"{name} {position}") for position, part in parts]
+        return [read_integer(part, f"{name} {k}") for k, part in enumerate(text.split(","))]
     is_nr = name == "delta" and text.strip(" ").upper() == "NR"
     return "NR" if is_nr else read_integer(text, name)
 

@@ -119,8 +119,8 @@ _WITHOUT_EFFECT = ("", "0", "false", "none", "copy")
 def _sentence(message: str, configs: Sequence[int]) -> str:
     """Return a warning with the numbers of the configurations that it concerns."""
     more = f" and {len(configs) - 6} more" if len(configs) > 6 else ""
-    noun = "config" if len(configs) == 1 else "configs"
-    return f"{message} ({noun} {', '.join(map(str, configs[:6]))}{more})"
+    listed = ", ".join(map(str, configs[:6]))
+    return f"{message} (config{'s' * (len(configs) > 1)} {listed}{more})"
 
 
 def _whole(value: object) -> object:
@@ -289,9 +289,9 @@ def _parse_json(data: bytes, label: str) -> list[Any]:
                 f"{label} is not JSON: a comma too many at line {before.count(chr(10)) + 1}, "
                 f"before {after[0]}"
             ) from None
-        fault = error.msg.removesuffix(" at")
         raise InputError(
-            f"{label} is not JSON: {fault} at line {error.lineno}, column {error.colno}"
+            f"{label} is not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, column "
+            f"{error.colno}"
         ) from None
     except RecursionError:
         raise InputError(f"{label} is nested too deeply to be a list of configurations") from None
@@ -722,7 +722,7 @@ def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
         warnings.append("-m/--shared-memory has no effect on this backend, only on cuda")
         block_shared = None
     threads = given["omp_threads"]
-    if given["backend"] == "serial":
+    if backend == "serial":
         if threads not in (None, 1):
             warnings.append(
                 "-t/--omp-threads has no effect on backend serial, which has one thread"

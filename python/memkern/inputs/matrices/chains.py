@@ -11,7 +11,6 @@ columns from the diagonal about doubles from bond to bond.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import comb
 
 import numpy as np
@@ -136,17 +135,16 @@ def spin_chain(
     anisotropy = number(anisotropy, "anisotropy")
     states, bonds, hops = _sizes(sites, up, periodic)
 
-    def parts() -> Iterator[Block]:
-        for ranks in blocks(states, 2 * bonds + 1):
-            columns, present = _hops(ranks, sites, up, periodic)
-            # A bond of unequal spins has a hop and adds -anisotropy / 4 to the diagonal, a bond of
-            # equal ones adds anisotropy / 4.
-            differ = np.count_nonzero(present, axis=1) - 1
-            values = np.full(present.shape, 0.5)
-            values[:, bonds] = anisotropy * (bonds - 2 * differ) / 4
-            yield padded(columns, present, values)
+    def part(ranks: Integers) -> Block:
+        columns, present = _hops(ranks, sites, up, periodic)
+        # A bond of unequal spins has a hop and adds -anisotropy / 4 to the diagonal, a bond of
+        # equal ones adds anisotropy / 4.
+        differ = np.count_nonzero(present, axis=1) - 1
+        values = np.full(present.shape, 0.5)
+        values[:, bonds] = anisotropy * (bonds - 2 * differ) / 4
+        return padded(columns, present, values)
 
-    return assemble(states, states, states + hops, parts())
+    return assemble(states, states, states + hops, map(part, blocks(states, 2 * bonds + 1)))
 
 
 def free_fermions(sites: int, particles: int | None = None, periodic: bool = True) -> CSR:
@@ -185,14 +183,13 @@ def free_fermions(sites: int, particles: int | None = None, periodic: bool = Tru
     sites, particles = _chain(sites, particles, "particles", periodic)
     states, bonds, hops = _sizes(sites, particles, periodic)
 
-    def parts() -> Iterator[Block]:
-        for ranks in blocks(states, 2 * bonds + 1):
-            columns, present = _hops(ranks, sites, particles, periodic)
-            present[:, bonds] = False
-            values = np.full(2 * bonds + 1, -1.0)
-            if periodic and particles % 2 == 0:
-                # A hop between the ends of the ring passes all other particles, an odd number.
-                values[[0, -1]] = 1.0
-            yield padded(columns, present, values)
+    def part(ranks: Integers) -> Block:
+        columns, present = _hops(ranks, sites, particles, periodic)
+        present[:, bonds] = False
+        values = np.full(2 * bonds + 1, -1.0)
+        if periodic and particles % 2 == 0:
+            # A hop between the ends of the ring passes all other particles, an odd number.
+            values[[0, -1]] = 1.0
+        return padded(columns, present, values)
 
-    return assemble(states, states, hops, parts())
+    return assemble(states, states, hops, map(part, blocks(states, 2 * bonds + 1)))

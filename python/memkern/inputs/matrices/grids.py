@@ -223,14 +223,13 @@ def anderson(
     rows = nx * ny * nz
     nonzeros = 7 * rows - (0 if periodic else 2 * (nx * ny + ny * nz + nz * nx))
 
-    def parts() -> Iterator[Block]:
-        for sites in blocks(rows, len(_STAR)):
-            columns, present = _neighbours(sites, shape, np.array(_STAR), rings)
-            values = np.full(present.shape, -1.0)
-            values[:, _STAR.index((0, 0, 0))] = disorder * (generator.random(len(sites)) - 0.5)
-            yield padded(*_sorted(columns, present, values))
+    def part(sites: Integers) -> Block:
+        columns, present = _neighbours(sites, shape, np.array(_STAR), rings)
+        values = np.full(present.shape, -1.0)
+        values[:, _STAR.index((0, 0, 0))] = disorder * (generator.random(len(sites)) - 0.5)
+        return padded(*_sorted(columns, present, values))
 
-    return assemble(rows, rows, nonzeros, parts())
+    return assemble(rows, rows, nonzeros, map(part, blocks(rows, len(_STAR))))
 
 
 # Steps (x, y) from a site of the brick wall with even x + y to its neighbours, ascending by y and
@@ -299,15 +298,14 @@ def graphene(nx: int, ny: int, neighbours: int = 3, disorder: float = 1.0, seed:
     kinds = table[..., 2]
     steps = np.where(np.arange(3) < 2, table, 0)
 
-    def parts() -> Iterator[Block]:
-        for sites in blocks(rows, len(even)):
-            parity = (sites // nx + sites % nx) % 2
-            columns, present = _neighbours(sites, (nx, ny, 1), steps[parity])
-            values = np.array(_HOPPING)[kinds[parity]]
-            values[kinds[parity] == 0] = disorder * (generator.random(len(sites)) - 0.5)
-            yield padded(columns, present, values)
+    def part(sites: Integers) -> Block:
+        parity = (sites // nx + sites % nx) % 2
+        columns, present = _neighbours(sites, (nx, ny, 1), steps[parity])
+        values = np.array(_HOPPING)[kinds[parity]]
+        values[kinds[parity] == 0] = disorder * (generator.random(len(sites)) - 0.5)
+        return padded(columns, present, values)
 
-    return assemble(rows, rows, nonzeros, parts())
+    return assemble(rows, rows, nonzeros, map(part, blocks(rows, len(even))))
 
 
 # Hopping along x, y and z from each of the four orbitals leads to the same orbital and to the one
@@ -361,16 +359,14 @@ def topological_insulator(nx: int, ny: int, nz: int, disorder: float = 0.0, seed
     around = [step for step in _STAR if any(step)]
     steps = np.array([(0, 0, 0), *around, *around])
     own = np.tile(np.arange(4), (1 + len(around), 1))
-    axes = np.abs(around).argmax(axis=1)
-    orbitals = np.concatenate([own, _PARTNERS[axes]]).T
+    orbitals = np.concatenate([own, _PARTNERS[np.abs(around).argmax(axis=1)]]).T
 
-    def parts() -> Iterator[Block]:
-        for sites in blocks(rows // 4, 4 * len(steps)):
-            reached, present = _neighbours(sites, shape, steps, rings)
-            columns = (4 * reached[:, None, :] + orbitals).reshape(-1, len(steps))
-            values = np.full(columns.shape, 0.5)
-            potential = disorder * (generator.random(len(sites)) - 0.5)
-            values[:, 0] = (potential[:, None] + (2.0, 2.0, -2.0, -2.0)).ravel()
-            yield padded(*_sorted(columns, present.repeat(4, axis=0), values))
+    def part(sites: Integers) -> Block:
+        reached, present = _neighbours(sites, shape, steps, rings)
+        columns = (4 * reached[:, None, :] + orbitals).reshape(-1, len(steps))
+        values = np.full(columns.shape, 0.5)
+        potential = disorder * (generator.random(len(sites)) - 0.5)
+        values[:, 0] = (potential[:, None] + (2.0, 2.0, -2.0, -2.0)).ravel()
+        return padded(*_sorted(columns, present.repeat(4, axis=0), values))
 
-    return assemble(rows, rows, nonzeros, parts())
+    return assemble(rows, rows, nonzeros, map(part, blocks(rows // 4, 4 * len(steps))))

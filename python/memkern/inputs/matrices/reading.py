@@ -361,8 +361,7 @@ def _line_number(content: bytes, at: int) -> int:
 
 
 def _quoted(content: bytes, at: int) -> str:
-    line = content[at : at + 100].split(b"\n")[0]
-    return shown(line.decode(errors="replace").strip())
+    return shown(content[at : at + 100].split(b"\n")[0].decode(errors="replace").strip())
 
 
 @contextlib.contextmanager
@@ -524,8 +523,7 @@ def from_sparse(matrix: Any, name: str = "the matrix") -> CSR:
             len(where) and not 0 <= where.min() <= where.max() < size
         ):
             raise InputError(f"{name} is damaged: a {what} index is not from 0 to {size - 1}")
-    values = _real(entries.data, name)
-    return _from_coordinates(entries.row, entries.col, values, shape, name)
+    return _from_coordinates(entries.row, entries.col, _real(entries.data, name), shape, name)
 
 
 def _asarray(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:

@@ -17,6 +17,7 @@ from memkern.inputs.indices import seeded
 from memkern.inputs.matrices.assembly import (
     CSR,
     Block,
+    Integers,
     assemble,
     blocks,
     check_size,
@@ -90,13 +91,11 @@ def tall_skinny(rows: int, nonzeros_per_row: int, columns: int = 4000) -> CSR:
     rows, columns = integer(rows, "rows", 1), integer(columns, "columns", 1)
     per_row = integer(nonzeros_per_row, "nonzeros_per_row", 1, columns)
 
-    def parts() -> Iterator[Block]:
-        for row in blocks(rows, per_row):
-            piece = row % (columns // per_row)
-            where = piece[:, None] * per_row + np.arange(per_row)
-            yield np.full(len(row), per_row), where.ravel(), 1.0
+    def part(row: Integers) -> Block:
+        where = (row % (columns // per_row))[:, None] * per_row + np.arange(per_row)
+        return np.full(len(row), per_row), where.ravel(), 1.0
 
-    return assemble(rows, columns, rows * per_row, parts())
+    return assemble(rows, columns, rows * per_row, map(part, blocks(rows, per_row)))
 
 
 def banded_random(rows: int, bandwidth: int, nonzeros_per_row: int, seed: int = 0) -> CSR:
@@ -133,21 +132,20 @@ def banded_random(rows: int, bandwidth: int, nonzeros_per_row: int, seed: int = 
     per_row = integer(nonzeros_per_row, "nonzeros_per_row", 1, 2 * reach + 1)
     generator = seeded(seed)
 
-    def parts() -> Iterator[Block]:
-        for row in blocks(rows, 2 * per_row):
-            low, high = np.maximum(row - reach, 0), np.minimum(row + reach, rows - 1)
-            draws = generator.random((len(row), 2 * per_row - 1))
-            others = distinct_columns(draws[:, per_row:], high - low)
-            lacking = others > rows
-            # Convert from positions within the band, the diagonal left out, to columns.
-            others = others + low[:, None]
-            others += others >= row[:, None]
-            others[lacking] = rows
-            where = np.sort(np.column_stack([others, row]), axis=1)
-            present = where < rows
-            yield present.sum(axis=1), where[present], (1 - draws[:, :per_row])[present]
+    def part(row: Integers) -> Block:
+        low, high = np.maximum(row - reach, 0), np.minimum(row + reach, rows - 1)
+        draws = generator.random((len(row), 2 * per_row - 1))
+        others = distinct_columns(draws[:, per_row:], high - low)
+        lacking = others > rows
+        # Convert from positions within the band, the diagonal left out, to columns.
+        others = others + low[:, None]
+        others += others >= row[:, None]
+        others[lacking] = rows
+        where = np.sort(np.column_stack([others, row]), axis=1)
+        present = where < rows
+        return present.sum(axis=1), where[present], (1 - draws[:, :per_row])[present]
 
-    return assemble(rows, rows, rows * per_row, parts())
+    return assemble(rows, rows, rows * per_row, map(part, blocks(rows, 2 * per_row)))
 
 
 def rmat(
@@ -222,8 +220,7 @@ def _rmat_rows(
 ) -> Block:
     """Draw `count` edges of the rows whose first `depth` bits are `prefix`, and merge them."""
     a, b, c = quarters
-    row = np.zeros(count, dtype=np.int64)
-    column = np.zeros(count, dtype=np.int64)
+    row, column = np.zeros((2, count), dtype=np.int64)
     for level in range(scale):
         draw = generator.random(count)
         if level < depth:
@@ -303,13 +300,12 @@ def kkt(
 def _constraints(generator: np.random.Generator, m: int, per_row: int, points: int) -> CSR:
     """Return rows of random columns and values."""
 
-    def parts() -> Iterator[Block]:
-        for row in blocks(m, 2 * per_row):
-            draws = generator.random((len(row), 2 * per_row))
-            columns = distinct_columns(draws[:, per_row:], np.full_like(row, points))
-            yield np.full(len(row), per_row), columns.ravel(), (1 - draws[:, :per_row]).ravel()
+    def part(row: Integers) -> Block:
+        draws = generator.random((len(row), 2 * per_row))
+        columns = distinct_columns(draws[:, per_row:], np.full_like(row, points))
+        return np.full(len(row), per_row), columns.ravel(), (1 - draws[:, :per_row]).ravel()
 
-    return assemble(m, points, m * per_row, parts())
+    return assemble(m, points, m * per_row, map(part, blocks(m, 2 * per_row)))
 
 
 def _beside(left: Iterator[Block], right: CSR) -> Iterator[Block]:
@@ -359,12 +355,11 @@ def arrow(n: int, column: bool = False) -> CSR:
         # This row is half of the matrix: its columns have the final type, to save memory.
         yield np.array([n]), np.arange(n, dtype=index_dtype(n, n, nonzeros)), 1.0
         for row in blocks(n - 1, 2):
-            diagonal = row + 1
             if column:
-                where = np.column_stack([np.zeros_like(diagonal), diagonal])
+                where = np.column_stack([np.zeros_like(row), row + 1])
                 yield np.full(len(where), 2), where.ravel(), np.tile([1.0, 2.0], len(where))
             else:
-                yield np.ones_like(diagonal), diagonal, 2.0
+                yield np.ones_like(row), row + 1, 2.0
 
     matrix = assemble(n, n, nonzeros, parts())
     matrix.data[0] = 2.0
