@@ -357,8 +357,9 @@ class Database(contextlib.AbstractContextManager["Database"]):
         # Another connection may have changed the file.
         version = self.version
         if version != self._version or not self._kinds:
-            query = "SELECT value FROM meta WHERE key = 'columns'"
-            [(text,)] = self.connection.execute(query).fetchall()
+            [(text,)] = self.connection.execute(
+                "SELECT value FROM meta WHERE key = 'columns'"
+            ).fetchall()
             self._kinds, self._version = json.loads(text), version
         return self._kinds
 

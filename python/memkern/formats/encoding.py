@@ -293,8 +293,7 @@ def _csv_rows(content: bytes) -> list[dict[str, str | None]]:
         raise ValueError("the last line is cut off")
     index = text.startswith((",", '"",', "Unnamed: 0,", '"Unnamed: 0",'))
     head, *rows = [line[index:] for line in lines] or [[]]
-    names = [name or "" for name in head]
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    return [dict(zip((name or "" for name in head), row, strict=True)) for row in rows]
 
 
 ENCODERS = {".parquet": encode_parquet, ".csv": encode_csv, ".json": encode_json}

@@ -115,6 +115,5 @@ def _shown(name: str, value: Any) -> str:
         return half_width(value, "{}%")
     if name.endswith("_s"):
         exponent = min(max(math.floor(math.log10(value) / 3), -3), 0) if value > 0 else 0
-        unit = {0: "s", -1: "ms", -2: "µs", -3: "ns"}[exponent]
-        return f"{value / 1000.0**exponent:.4g} {unit}"
+        return f"{value / 1000.0**exponent:.4g} {('s', 'ms', 'µs', 'ns')[-exponent]}"
     return f"{value:.4g}"

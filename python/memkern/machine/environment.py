@@ -229,8 +229,7 @@ def _machine(root: Path) -> dict[str, Any]:
 def _model(cpuinfo: Mapping[str, str]) -> str | None:
     implementer, part = cpuinfo.get("CPU implementer"), cpuinfo.get("CPU part")
     if implementer and part:
-        known = _ARM_PARTS.get((implementer, part))
-        return known or f"Arm implementer {implementer} part {part}"
+        return _ARM_PARTS.get((implementer, part)) or f"Arm implementer {implementer} part {part}"
     # x86, then POWER, then RISC-V.
     return cpuinfo.get("model name") or cpuinfo.get("cpu") or cpuinfo.get("uarch")
 

@@ -74,6 +74,20 @@ def _number(name: str) -> int:
     return int(name.partition(":")[2])
 
 
+def _called(name: str, function: str, *arguments: int) -> Any:
+    """Return the result of a function of the extension module for a device.
+
+    Raises
+    ------
+    InputError
+        It fails, with the reason.
+    """
+    try:
+        return getattr(_module(name), function)(_number(name), *arguments)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(str(error)) from None
+
+
 def handle(name: str) -> Any:
     """Return the extension's object for a device, None for ``cpu``, and occupy the device.
 
@@ -82,12 +96,7 @@ def handle(name: str) -> Any:
     InputError
         There is no such device, or it is not available, with the reason.
     """
-    if not backends.of(name).is_accelerator:
-        return None
-    try:
-        return _module(name).device(_number(name))
-    except (RuntimeError, ValueError) as error:
-        raise InputError(str(error)) from None
+    return _called(name, "device") if backends.of(name).is_accelerator else None
 
 
 @functools.cache
@@ -105,11 +114,7 @@ def facts(name: str) -> dict[str, Any]:
     InputError
         There is no such device, or it can't be described, with the reason.
     """
-    try:
-        module = _module(name)
-        return {**module.describe(_number(name)), "architectures": module.architectures}
-    except (RuntimeError, ValueError) as error:
-        raise InputError(str(error)) from None
+    return {**_called(name, "describe"), "architectures": _module(name).architectures}
 
 
 def describe_all() -> dict[str, dict[str, Any]]:
@@ -165,10 +170,7 @@ def reaches(name: str, peer: str) -> bool:
     InputError
         One of them does not exist.
     """
-    try:
-        return bool(_module(name).reaches(_number(name), _number(peer)))
-    except (RuntimeError, ValueError) as error:
-        raise InputError(str(error)) from None
+    return bool(_called(name, "reaches", _number(peer)))
 
 
 @functools.cache
@@ -227,10 +229,12 @@ def settings(name: str) -> dict[str, float | None]:
     any slot.
     """
     found = {
-        key: _query(name, function, *arguments) * unit
-        for key, (function, arguments, unit) in _SETTINGS.items()
+        **{
+            key: _query(name, function, *arguments) * unit
+            for key, (function, arguments, unit) in _SETTINGS.items()
+        },
+        **_capable_link(name),
     }
-    found |= _capable_link(name)
     return {key: None if math.isnan(value) else value for key, value in found.items()}
 
 
@@ -465,9 +469,10 @@ class Watch:
         """
         # The device may still be idle at the first reading.
         while_it_ran = self._readings[1:]
-        seen = functools.reduce(operator.or_, (r.reasons for r in while_it_ran))
         return {
             "gpu_clock_GHz": statistics.median(r.clock_GHz for r in while_it_ran),
             "gpu_memory_clock_GHz": statistics.median(r.memory_clock_GHz for r in while_it_ran),
-            "gpu_throttle": _words(seen),
+            "gpu_throttle": _words(
+                functools.reduce(operator.or_, (r.reasons for r in while_it_ran))
+            ),
         }

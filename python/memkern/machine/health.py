@@ -448,8 +448,10 @@ def _damon(base: Path) -> Finding:
     ]
     if "damon_reclaim" in modules:
         actions.add("pageout")
-    stops = [f"echo off > /{(f / 'state').relative_to(base)}" for f in running]
-    stops += [f"echo N > /sys/module/{name}/parameters/enabled" for name in modules]
+    stops = [
+        *(f"echo off > /{(folder / 'state').relative_to(base)}" for folder in running),
+        *(f"echo N > /sys/module/{name}/parameters/enabled" for name in modules),
+    ]
     advice = f"as root: {'; '.join(stops)}"
     on = f"on ({', '.join(sorted(actions)) or 'no action'}): it"
     # Without swap, memory of a measurement can't be swapped out.

@@ -155,8 +155,7 @@ def spec_of(kernel: str, definition: str = "paper") -> KernelSpec:
     if f"{name}@{definition}" in kernels:
         name = f"{name}@{definition}"
     if name not in kernels:
-        known = [k for k in kernels or registry() if "@" not in k]
-        raise unknown(kernel, "kernel", known)
+        raise unknown(kernel, "kernel", [k for k in kernels or registry() if "@" not in k])
     return kernels[name]
 
 
@@ -193,8 +192,7 @@ def built_by(spec: KernelSpec, options: Mapping[str, Any], **request: Any) -> Ca
     InputError
         The kernel has no such option, or an option's value is wrong.
     """
-    own = {name: plain(value, name) for name, value in options.items()}
-    own = _own_options(spec, own)
+    own = _own_options(spec, {name: plain(value, name) for name, value in options.items()})
     inputs = given(spec, own)
     built = inputs.case() if spec.build is None else spec.build(inputs)
     if not all(map(_is_plain, own.values())):
@@ -281,9 +279,12 @@ def shows_options_of(*kernels: str) -> Callable[[F], F]:
             )
             for name, row in rows.items()
         }
-        sources = [Knobs.__doc__, Stop.__doc__, _COMMON]
         function.__doc__ = with_parameters(
-            function.__doc__, listed.values(), entries, sources, specs[0].source
+            function.__doc__,
+            listed.values(),
+            entries,
+            [Knobs.__doc__, Stop.__doc__, _COMMON],
+            specs[0].source,
         )
         return function
 
@@ -303,8 +304,7 @@ def type_of(row: Declared) -> str:
 def _types() -> dict[str, str]:
     """Return the types of the options that every kernel has, by name."""
     fields = (*dataclasses.fields(Knobs), *dataclasses.fields(Stop))
-    words = {"dtype": "str", **dict.fromkeys(LABELS, "str")}
-    return {**words, **{f.name: str(f.type) for f in fields}}
+    return dict.fromkeys(("dtype", *LABELS), "str") | {f.name: str(f.type) for f in fields}
 
 
 def options_of(spec: KernelSpec) -> dict[str, Any]:
@@ -315,10 +315,13 @@ def options_of(spec: KernelSpec) -> dict[str, Any]:
     dict of str to object
         Its inputs first; those that must be given have ``inspect.Parameter.empty``.
     """
-    inputs = {row.name: row.default for row in spec.inputs}
-    fields = {name: default for name, default, _ in (*declared(Knobs), *declared(Stop))}
-    labels = dict.fromkeys(LABELS, "")
-    return {**inputs, "dtype": spec.limits.dtypes[0], **labels, **fields, **spec.usual}
+    return {
+        **{row.name: row.default for row in spec.inputs},
+        "dtype": spec.limits.dtypes[0],
+        **dict.fromkeys(LABELS, ""),
+        **{name: default for name, default, _ in (*declared(Knobs), *declared(Stop))},
+        **spec.usual,
+    }
 
 
 def _own_options(spec: KernelSpec, options: dict[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,6 @@ class _Contents:
 
 def check(definition: Definition, case: Case, native: Native) -> Validation:
     """Validate a kernel (see `memkern.spec.case.Checks`)."""
-    n = case.iterations
     inputs = [array.name for array in definition.arrays if array.role in (READ, INDEX)]
     native.fill(outputs=True)
     before = {name: native.digest(name) for name in inputs}
@@ -79,7 +78,7 @@ def check(definition: Definition, case: Case, native: Native) -> Validation:
         worst = max(worst, found)
         if why:
             return Check(False, worst, why)
-    return Check(True, worst, extent(n))
+    return Check(True, worst, extent(case.iterations))
 
 
 def _guards(
@@ -114,8 +113,7 @@ def _guards(
     modes = native.obtained()["facts"]["changed_modes"]
     yield "it changes the modes of floating-point arithmetic" if modes else "", 0.0
     # Times may be those of others on the host: what is found must be found again.
-    guards = functools.partial(_growth, n, native), functools.partial(_ceiling, case, native)
-    for guard in guards:
+    for guard in (functools.partial(_growth, n, native), functools.partial(_ceiling, case, native)):
         found = guard()
         for _ in range(_AGAIN):
             found = found and guard()
@@ -181,9 +179,11 @@ def _shortest(run: Callable[[], float]) -> float:
 def _growth(n: int, native: Native) -> str:
     """Return whether the time grows with the number of iterations."""
     whole_s = _shortest(lambda: native.run_range(0, n))
-    if n < 8 or whole_s < _LEAST_S:
-        return ""
-    if whole_s > _GROWN * _shortest(lambda: native.run_range(0, n // 8)):
+    if (
+        n < 8
+        or whole_s < _LEAST_S
+        or whole_s > _GROWN * _shortest(lambda: native.run_range(0, n // 8))
+    ):
         return ""
     return "its time does not grow with the number of iterations"
 

@@ -73,14 +73,10 @@ def compiler() -> tuple[tuple[str, ...], str]:
 
 def flags(name: str, extra: Sequence[str] = ()) -> list[str]:
     """Return the flags for a file of this name, with further ones of the user."""
-    language = ["-std=gnu++17", "-lstdc++"] if is_cpp(name) else ["-std=gnu11"]
+    is_cpp = name.endswith((".cc", ".cpp", ".cxx", ".C"))
+    language = ["-std=gnu++17", "-lstdc++"] if is_cpp else ["-std=gnu11"]
     x86 = _X86 if os.uname().machine == "x86_64" else ()
     return [*language, *_FLAGS, *_FLAGS_OF[_kind()], *x86, *extra]
-
-
-def is_cpp(name: str) -> bool:
-    """Return whether a file of this name is in C++."""
-    return name.endswith((".cc", ".cpp", ".cxx", ".C"))
 
 
 def built(source: str, name: str, extra: Sequence[str] = (), *, counted: bool = False) -> Path:
@@ -154,8 +150,9 @@ def unseen(source: str) -> str:
 def _processor() -> str:
     """Return what ``-march=native`` depends on."""
     known = fields_of(read_text(Path("/"), "proc/cpuinfo"))
-    names = ("flags", "Features", "cpu family", "model", "CPU part")
-    return " ".join(str(known.get(name)) for name in names)
+    return " ".join(
+        str(known.get(name)) for name in ("flags", "Features", "cpu family", "model", "CPU part")
+    )
 
 
 def _kind() -> str:
@@ -174,17 +171,20 @@ def _build(path: Path, source: str, name: str, own: Sequence[str], counted: bool
         if counted:
             _compile(["-O2", "-fPIC", "-fvisibility=hidden", "-c", "-o", str(hooks), str(_HOOKS)])
             linked += [str(hooks), _WRAPPED]
-        links = [word for word in own if word.startswith("-l")]
-        _compile(["-shared", "-o", str(whole), *linked, *links, "-lm"])
+        linked += [word for word in own if word.startswith("-l")]
+        _compile(["-shared", "-o", str(whole), *linked, "-lm"])
         whole.chmod(0o700)
         os.replace(whole, path)
 
 
 def _compile(words: Sequence[str], code: Path | None = None, name: str = "") -> None:
-    command = [*compiler()[0], *words]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_LONGEST_S, check=False
+            [*compiler()[0], *words],
+            capture_output=True,
+            text=True,
+            timeout=_LONGEST_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise InputError(f"{name}: the compiler did not end within {_LONGEST_S:.0f} s") from None

@@ -94,10 +94,9 @@ def counted(
     """
     library = ctypes.CDLL(path)
     names = [array.name for array in called.arrays]
-    sizes_B = [values.nbytes for values in called.values.values()]
-    memory, gap_B = _reserved(sum(-(-size // 4096) * 4096 for size in sizes_B), len(names))
-    base = np.frombuffer(memory, dtype=np.uint8)
-    begin, places = base.ctypes.data + gap_B, dict[str, int]()
+    bytes_B = sum(-(-values.nbytes // 4096) * 4096 for values in called.values.values())
+    memory, gap_B = _reserved(bytes_B, len(names))
+    begin, places = np.frombuffer(memory, dtype=np.uint8).ctypes.data + gap_B, dict[str, int]()
     counts = (_Counts * len(names))()
     states = {name: np.zeros(called.values[name].nbytes, dtype=np.uint8) for name in names}
     for k, name in enumerate(names):
@@ -125,10 +124,9 @@ def counted(
     for array, one in zip(called.arrays, counts, strict=True):
         size_B = called.values[array.name].itemsize
         if one.was_outside:
-            length = len(called.values[array.name])
             raise InputError(
-                f"{function} accesses {array.name}[{one.outside // size_B}] of {length} elements, "
-                f"with {called.n} iterations"
+                f"{function} accesses {array.name}[{one.outside // size_B}] of "
+                f"{len(called.values[array.name])} elements, with {called.n} iterations"
             )
         found[array.name] = _of_array(one, states[array.name], size_B)
     library.memkern_elsewhere.restype = ctypes.c_int64
@@ -171,8 +169,10 @@ def differences(
         one, (read_B, written_B) = counts[array.name], wanted[array.name]
         through = any(other.role == INDEX and other.of == array.name for other in arrays)
         names = ("load_B", "store_B") if through else ("read_B", "written_B")
-        pairs = (("reads", names[0], read_B), ("writes", names[1], written_B))
-        for verb, name, declared_B in pairs:
+        for verb, name, declared_B in (
+            ("reads", names[0], read_B),
+            ("writes", names[1], written_B),
+        ):
             counted_B = one[name]
             if array.role != SUM and abs(counted_B - declared_B) > 0.01 * max(declared_B, 1):
                 found.append(

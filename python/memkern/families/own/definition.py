@@ -9,6 +9,7 @@ import inspect
 import json
 import pickle
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,6 +106,12 @@ class Definition:
         return parse(self.expression) if self.expression else None
 
     @property
+    def text(self) -> str:
+        """The definition in one line."""
+        own = f"{self.function} of {self.file or 'an address'}"
+        return self.expression if self.compiled else own
+
+    @property
     def compiled(self) -> bool:
         """Whether the code is that of the expression."""
         return bool(self.source) and not self.file
@@ -149,10 +156,16 @@ class Definition:
         InputError
             The reference fails, or returns something else than the written arrays.
         """
+        every = self.extents(sizes[LENGTH], sizes)
         if self.loop:
-            return self._by_expression(i, lookup, sizes, numbers)
-        n = sizes[LENGTH]
-        every = self.extents(n, sizes)
+            least = {name: low for name, (low, _) in every.items()}
+            terms = self.loop.values(i, lambda k, at: lookup(k, at - least[k]), sizes, numbers)
+            return {
+                name: (np.zeros(1, dtype=np.int64), np.sum(values, keepdims=True))
+                if at is None
+                else (at - least[name], values)
+                for name, at, values in terms
+            }
         before = {name: lookup(name, np.arange(length)) for name, (_, length) in every.items()}
         known = {**before, **sizes, **numbers}
         reference = pickle.loads(self.reference)
@@ -173,20 +186,6 @@ class Definition:
                 f"gets arrays and parameters by name ({', '.join(known)}), and returns the "
                 "written array, or a dict of several"
             ) from None
-        return found
-
-    def _by_expression(
-        self, i: npt.NDArray[np.int64], lookup: Lookup, sizes: Mapping[str, int], numbers: Any
-    ) -> Wanted:
-        assert self.loop is not None
-        least = {name: low for name, (low, _) in self.extents(sizes[LENGTH], sizes).items()}
-        found: Wanted = {}
-        terms = self.loop.values(i, lambda name, at: lookup(name, at - least[name]), sizes, numbers)
-        for name, at, values in terms:
-            if at is None:
-                found[name] = np.zeros(1, dtype=np.int64), np.sum(values, keepdims=True)
-            else:
-                found[name] = at - least[name], values
         return found
 
     def own(self, integers: Mapping[str, int]) -> dict[str, int]:
@@ -217,20 +216,18 @@ class Definition:
                 _loaded[key] = Loaded(self.address, {"bytes_counted": "declared"}, "")
             else:
                 columns, raced = self._counted(called, own)
-                path = compiling.built(self.source, self._code, self.flags)
-                address = compiling.function_of(path, self.function, self._code)
-                _loaded[key] = Loaded(address, columns, raced)
+                _loaded[key] = Loaded(self._compiled()[1], columns, raced)
         return _loaded[key]
 
     def native(self, integers: Mapping[str, int]) -> dict[str, Any]:
         """Return what the extension needs to call the function, which is loaded."""
-        types = {INDEX: self.index_dtype}
         return {
             "kernel": self.name,
             "address": self.load(integers).address,
             "dtype": self.dtype,
             "arrays": [
-                (a.name, _ROLE_LETTERS[a.role], types.get(a.role, self.dtype)) for a in self.arrays
+                (a.name, _ROLE_LETTERS[a.role], self.index_dtype if a.role == INDEX else self.dtype)
+                for a in self.arrays
             ],
             "integers": [name for name, _ in self.integers],
             "numbers": [name for name, _ in self.numbers],
@@ -254,14 +251,17 @@ class Definition:
                 values[array.name] = np.zeros(counting.WORKERS * SUM_B // size_B, self.dtype)
             else:
                 values[array.name] = rng.uniform(1, 2, length).astype(self.dtype)
-        numbers = [x for _, x in self.numbers]
-        return Called(self.arrays, values, [*integers.values()], numbers, n)
+        return Called(self.arrays, values, [*integers.values()], [x for _, x in self.numbers], n)
+
+    def _compiled(self, counted: bool = False) -> tuple[Path, int]:
+        """Return the file that the code was compiled to, and the address of the function."""
+        path = compiling.built(self.source, self._code, self.flags, counted=counted)
+        return path, compiling.function_of(path, self.function, self._code)
 
     def _counted(self, called: Called, integers: Mapping[str, int]) -> tuple[dict[str, str], str]:
         """Return the columns on the accesses of a few iterations, and races (see `Loaded`)."""
         n, values, size_B = called.n, called.values, np.dtype(self.dtype).itemsize
-        path = compiling.built(self.source, self._code, self.flags, counted=True)
-        address = compiling.function_of(path, self.function, self._code)
+        path, address = self._compiled(counted=True)
         accesses = self.accesses(n, integers)
         isolating.limit(_COUNTED_S)
         counts, elsewhere = counting.counted(str(path), address, self.function, called)
@@ -315,10 +315,3 @@ class Definition:
 
 # By name and parameters, in this process.
 _loaded: dict[tuple[Any, ...], Loaded] = {}
-
-
-def text_of(definition: Definition) -> str:
-    """Return the definition in one line."""
-    if definition.compiled:
-        return definition.expression
-    return f"{definition.function} of {definition.file or 'an address'}"

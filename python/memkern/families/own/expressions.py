@@ -132,23 +132,25 @@ class Loop:
         """Return the loop as a function in C."""
         value, index = _C_TYPES[dtype], _C_TYPES[index_dtype]
         kinds = {READ: f"const {value}", INDEX: f"const {index}"}
-        own = [f"{kinds.get(a.role, value)} *restrict {a.name}" for a in self.arrays.values()]
-        own += ["int64_t begin", "int64_t end", *(f"int64_t {name}" for name in self.integers)]
-        own += [f"double {name}_" for name in self.numbers]
+        own = [
+            *(f"{kinds.get(a.role, value)} *restrict {a.name}" for a in self.arrays.values()),
+            *("int64_t begin", "int64_t end"),
+            *(f"int64_t {name}" for name in self.integers),
+            *(f"double {name}_" for name in self.numbers),
+        ]
         # Pointers are to the least element that is accessed.
         lines = [
-            f"{{ int64_t {LOOP} = 0; {name} -= {functools.reduce('min({}, {})'.format, at)}; }}"
-            for name in self.uses
-            if (at := [use.text for use in self.direct(name)]) != [LOOP]
+            *(
+                f"{{ int64_t {LOOP} = 0; {name} -= {functools.reduce('min({}, {})'.format, at)}; }}"
+                for name in self.uses
+                if (at := [use.text for use in self.direct(name)]) != [LOOP]
+            ),
+            *(f"const {value} {name} = ({value}){name}_;" for name in self.numbers),
+            # The sums of a worker.
+            *(f"{value} *const {name}_ = {name};\n{{ {value} {name} = 0;" for name in self._sums),
+            "#pragma omp simd" + f" reduction(+ : {', '.join(self._sums)})" * bool(self._sums),
+            f"for (int64_t {LOOP} = begin; {LOOP} < end; ++{LOOP}) {{",
         ]
-        lines += [f"const {value} {name} = ({value}){name}_;" for name in self.numbers]
-        # The sums of a worker.
-        lines += [
-            f"{value} *const {name}_ = {name};\n{{ {value} {name} = 0;" for name in self._sums
-        ]
-        together = f" reduction(+ : {', '.join(self._sums)})" * bool(self._sums)
-        lines += [f"#pragma omp simd{together}"]
-        lines += [f"for (int64_t {LOOP} = begin; {LOOP} < end; ++{LOOP}) {{"]
         for node in copy.deepcopy(self.body):
             node.value = _InC(value).visit(node.value)
             lines.append(f"{ast.unparse(node)};")
@@ -167,9 +169,11 @@ class Loop:
         `lookup` returns elements of arrays as they are before the invocation.
         """
         written: list[Written] = []
-        known: dict[str, Any] = {name: _View(name, lookup, written) for name in self.arrays}
-        known |= {name: function for name, (function, _) in _FUNCTIONS.items()}
-        known |= {**integers, **numbers, **dict.fromkeys(self._sums, 0.0), LOOP: i}
+        known: dict[str, Any] = {
+            **{name: _View(name, lookup, written) for name in self.arrays},
+            **{name: function for name, (function, _) in _FUNCTIONS.items()},
+            **{**integers, **numbers, **dict.fromkeys(self._sums, 0.0), LOOP: i},
+        }
         exec(ast.unparse(ast.Module(self.body, [])), {"__builtins__": {}}, known)
         return written + [
             (name, None, np.broadcast_to(known[name], i.shape)) for name in self._sums
@@ -262,8 +266,7 @@ def _value(loop: Loop, node: ast.expr) -> None:
         ):
             loop.flops += 1
         case _:
-            known = f"elements, parameters, + - * / and {', '.join(_FUNCTIONS)}"
-            raise _unknown(loop, node, known)
+            raise _unknown(loop, node, f"elements, parameters, + - * / and {', '.join(_FUNCTIONS)}")
     for part in parts:
         _value(loop, part)
 
@@ -282,9 +285,9 @@ def _index(loop: Loop, node: ast.expr, inner: bool = False) -> Index:
                     _parameter(loop, name, loop.integers)
             case ast.Constant(value=number) if type(number) is int:
                 pass
-            case ast.BinOp() | ast.UnaryOp(op=ast.USub()):
+            case ast.BinOp() | ast.UnaryOp(op=ast.USub()) | ast.Load():
                 pass
-            case ast.Add() | ast.Sub() | ast.Mult() | ast.USub() | ast.Load():
+            case ast.Add() | ast.Sub() | ast.Mult() | ast.USub():
                 pass
             case _:
                 raise _unknown(loop, node, "a sum of multiples of i, whole numbers and parameters")
@@ -303,8 +306,7 @@ def _array(loop: Loop, name: str, role: str, at: Index | None = None) -> None:
 
 
 def _parameter(loop: Loop, name: str, of: list[str]) -> None:
-    other = loop.numbers if of is loop.integers else loop.integers
-    if name in (*_TAKEN, *loop.arrays, *other):
+    if name in (*_TAKEN, *loop.arrays, *(loop.numbers if of is loop.integers else loop.integers)):
         raise loop.refused(f"{name} has several meanings")
     if name not in of:
         of.append(name)

@@ -17,7 +17,7 @@ from memkern.checks import integer, one_of, printable, shown
 from memkern.errors import InputError
 from memkern.families.own.checks import check
 from memkern.families.own.counting import bytes_of
-from memkern.families.own.definition import Definition, text_of
+from memkern.families.own.definition import Definition
 from memkern.families.own.expressions import parse
 from memkern.families.own.roles import INDEX, SUM, UPDATE, WRITE, Array, arrays_of
 from memkern.inputs import indices
@@ -54,7 +54,7 @@ class Kernel:
 
     def __repr__(self) -> str:
         """Return the definition in one line."""
-        return f"<Kernel: {text_of(self.definition)}>"
+        return f"<Kernel: {self.definition.text}>"
 
     def case(self, n: int | None = None, **options: Any) -> Case:
         """Return a case.
@@ -156,8 +156,11 @@ def kernel(  # noqa: PLR0913
             "a kernel is made of an expression, a file or an address: give one of them"
         )
     known = dict(parameters or {})
-    own: dict[str, Any] = {"dtype": dtype, "bytes_B": bytes_per_iteration}
-    own["flags"] = tuple(shlex.split(flags) if isinstance(flags, str) else flags)
+    own: dict[str, Any] = {
+        "dtype": dtype,
+        "bytes_B": bytes_per_iteration,
+        "flags": tuple(shlex.split(flags) if isinstance(flags, str) else flags),
+    }
     one_of(dtype, "dtype", DTYPES)
     one_of(idx, "idx", INDEX_DTYPES)
     if expression is not None:
@@ -166,13 +169,17 @@ def kernel(  # noqa: PLR0913
         if wrong or arrays or reference or function:
             what = f"no parameter {min(wrong)}" if wrong else "roles and reference of its own"
             raise InputError(f"{shown(expression)} has {what}")
-        own["arrays"] = tuple(loop.arrays.values())
-        own["integers"] = tuple(
-            (k, integer(known.get(k, 1), f"{k} in an index", _LEAST)) for k in loop.integers
-        )
-        own["numbers"] = tuple((k, float(known.get(k, _PARAMETER))) for k in loop.numbers)
-        own |= {"expression": expression, "flops": float(flops or loop.flops)}
-        own |= {"function": "expression", "source": loop.source("expression", dtype, idx)}
+        own |= {
+            "arrays": tuple(loop.arrays.values()),
+            "integers": tuple(
+                (k, integer(known.get(k, 1), f"{k} in an index", _LEAST)) for k in loop.integers
+            ),
+            "numbers": tuple((k, float(known.get(k, _PARAMETER))) for k in loop.numbers),
+            "expression": expression,
+            "flops": float(flops or loop.flops),
+            "function": "expression",
+            "source": loop.source("expression", dtype, idx),
+        }
     else:
         if not arrays or reference is None or not (function or address):
             raise InputError(
@@ -183,14 +190,17 @@ def kernel(  # noqa: PLR0913
         for role in roles:
             if role.of and role.of not in [each.name for each in roles]:
                 raise InputError(f"index array {role.name} has elements of {role.of}, no array")
-        own["integers"] = tuple((k, v) for k, v in known.items() if isinstance(v, int))
-        own["numbers"] = tuple((k, float(v)) for k, v in known.items() if not isinstance(v, int))
-        own |= {"function": function or "function", "flops": float(flops or 0.0)}
+        own |= {
+            "integers": tuple((k, v) for k, v in known.items() if isinstance(v, int)),
+            "numbers": tuple((k, float(v)) for k, v in known.items() if not isinstance(v, int)),
+            "function": function or "function",
+            "flops": float(flops or 0.0),
+            "address": int(address or 0),
+        }
         if isinstance(reference, str):
             own["expression"] = _covering(reference, roles, known)
         else:
             own["reference"] = _pickled(reference)
-        own["address"] = int(address or 0)
         if file is not None:
             source = files.read(Path(file)).decode(errors="replace")
             own |= {"file": printable(Path(file).name), "source": source}
@@ -246,7 +256,7 @@ def spec_of(definition: Definition) -> KernelSpec:
     once = all(array.role not in (SUM, UPDATE) for array in definition.arrays)
     return KernelSpec(
         name=definition.name,
-        summary=text_of(definition),
+        summary=definition.text,
         source=SOURCE,
         arrays=tuple(
             ArrayRole(a.name, f"({a.shape},)", "update" if a.role == SUM else a.role)
@@ -314,9 +324,10 @@ def _build(definition: Definition, given: Given) -> Case:
     if n is None:
         some = definition.extents(_SOME, integers)
         each_B = np.dtype(given.dtype).itemsize * sum(size for _, size in some.values()) / _SOME
-        size_B = given.footprint_B
-        n = max(int((size_B or 0) / each_B), 1)
-        n = memory_sized(given.dtype, element_B=each_B) if size_B is None else n
+        if given.footprint_B is None:
+            n = memory_sized(given.dtype, element_B=each_B)
+        else:
+            n = max(int(given.footprint_B / each_B), 1)
     n = small.cut(n, 2**14 + n.bit_length())
     lengths = {name: length for name, (_, length) in definition.extents(n, integers).items()}
     sizes = {"elements": n, "scatters": 0, **{f"length of {k}": v for k, v in lengths.items()}}
@@ -324,9 +335,12 @@ def _build(definition: Definition, given: Given) -> Case:
     for number, array in enumerate(a for a in definition.arrays if a.role == INDEX):
         # Of an expression, an index array may refer to several arrays.
         bound = lengths[array.name] if definition.compiled else lengths[array.of]
-        seed = given.option("seed") + number
-        most = max(lengths[array.name], bound)
-        label, found = indices.build(given.pattern, most, seed, given.repeats)
+        label, found = indices.build(
+            given.pattern,
+            max(lengths[array.name], bound),
+            given.option("seed") + number,
+            given.repeats,
+        )
         arrays[array.name] = found = found[: lengths[array.name]] % bound
         columns["index_pattern"], sizes[f"bound of {array.name}"] = label, bound
         into = next(each for each in definition.arrays if each.name == array.of)
@@ -337,8 +351,9 @@ def _build(definition: Definition, given: Given) -> Case:
                 f"{array.name} repeats indices of {array.of}, which is written: iterations would "
                 "depend on each other"
             )
-    index_dtype = definition.index_dtype
-    return given.case(integers=sizes, indices=arrays, index_dtype=index_dtype, columns=columns)
+    return given.case(
+        integers=sizes, indices=arrays, index_dtype=definition.index_dtype, columns=columns
+    )
 
 
 def _case(**options: Any) -> Case:
