@@ -19,6 +19,7 @@ from memkern.formats.values import (
     Contents,
     Record,
     Samples,
+    check_contents,
     column_kinds,
     json_rows,
     jsonable,
@@ -489,7 +490,6 @@ def load(path: str | Path) -> ResultSet:
     # Only here, because most commands read no files.
     from memkern.formats import database
     from memkern.formats.encoding import DECODERS, known_suffix
-    from memkern.formats.schema import check
 
     source = known_suffix(path)
     working = working_file(source)
@@ -498,7 +498,7 @@ def load(path: str | Path) -> ResultSet:
     decode = database.load if source.suffix == ".db" else DECODERS[source.suffix]
     contents = decode(source)
     with parsing(source, RESULT):
-        check(contents)
+        check_contents(contents)
         return ResultSet(*contents)
 
 

@@ -276,14 +276,12 @@ def _read(name: Any, *numbers: Any) -> Repeated:
     return found
 
 
-def _merged(known: Mapping[str, Repeated], new: Mapping[str, Repeated]) -> dict[str, Repeated]:
-    return dict(sorted({**known, **new}.items(), key=lambda item: item[1].last_s)[-_MOST_CASES:])
-
-
 RUNS: Section[Mapping[str, Repeated]] = Section(
     "runs",
     {},
     lambda content: {name: _read(*values) for name, values in content.items()},
-    _merged,
+    lambda known, new: dict(
+        sorted({**known, **new}.items(), key=lambda item: item[1].last_s)[-_MOST_CASES:]
+    ),
     lambda cases: {name: [*vars(case).values()] for name, case in cases.items()},
 )

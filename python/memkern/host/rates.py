@@ -210,10 +210,11 @@ def _read(content: Mapping[str, Any]) -> Counts:
     return found
 
 
-def _sum(known: Counts, new: Counts) -> Counts:
-    return {
+RATES: Section[Counts] = Section(
+    "cores",
+    {},
+    _read,
+    lambda known, new: {
         name: Counter(known.get(name, {})) + Counter(new.get(name, {})) for name in {**known, **new}
-    }
-
-
-RATES: Section[Counts] = Section("cores", {}, _read, _sum)
+    },
+)

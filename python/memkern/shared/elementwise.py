@@ -163,10 +163,12 @@ def length(given: Given) -> int:
     if given.footprint_B is not None:
         return _cut(max(1, int(given.footprint_B / (max(1, streams) * value_B(dtype)))))
     if not streams:
-        return _cut(_arithmetic_sized(dtype, device))
+        # On a GPU, 65536 iterations of each of the 2048 threads of a multiprocessor take about a
+        # millisecond, much longer than a launch.
+        units = int(_of_gpu(device).get("units", 0))
+        return _cut(units * 2048 * 2**16 or memory_sized(dtype))
     # Indices are copied once.
-    element_B = streams * value_B(dtype) + 16 * len(spec.indices)
-    return _cut(memory_sized(dtype, device, element_B))
+    return _cut(memory_sized(dtype, device, streams * value_B(dtype) + 16 * len(spec.indices)))
 
 
 ELEMENTS = row(
@@ -246,15 +248,6 @@ def memory_sized(dtype: str, device: str = "cpu", element_B: float = 0) -> int:
     return from_memory(value_B(dtype), max(element_B, value_B(dtype)), 10**6)
 
 
-def _arithmetic_sized(dtype: str, device: str) -> int:
-    """Return a number of iterations without arrays that takes much longer than a launch.
-
-    On a GPU, 65536 for each thread of multiprocessors with 2048 threads: about a millisecond.
-    """
-    units = _of_gpu(device).get("units")
-    return int(units) * 2048 * 2**16 if units else memory_sized(dtype)
-
-
 def _of_gpu(device: str) -> dict[str, Any]:
     """Return the description of a GPU; nothing for other devices, or if there is no such GPU."""
     try:
@@ -271,8 +264,7 @@ def dot(x: Values, y: Values) -> Any:
 
 def mccalpin(family: str, source: str) -> None:
     """Register copy, scale, add and triad as STREAM has them."""
-    limits = Limits((*DTYPES, *INTEGER_DTYPES))
-    add = functools.partial(regular, source=source, limits=limits)
+    add = functools.partial(regular, source=source, limits=Limits((*DTYPES, *INTEGER_DTYPES)))
     add(f"{family}.copy", "c = a", lambda v, s, t: {"c": v["a"]})
     add(f"{family}.scale", "b = s c", lambda v, s, t: {"b": s * v["c"]})
     add(f"{family}.add", "c = a + b", lambda v, s, t: {"c": v["a"] + v["b"]})

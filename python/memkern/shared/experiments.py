@@ -104,26 +104,6 @@ def indexed(case: Case, **indices: Indices) -> Case:
     return dataclasses.replace(case, indices={**case.indices, **indices}, request=None)
 
 
-def _huge(case: Case, setting: Setting) -> Case | None:
-    small = setting.pages != "4k" or setting.footprint_B < _HUGE_B
-    return None if small else case.with_(pages="thp")
-
-
-def _non_temporal(case: Case, setting: Setting) -> Case | None:
-    useful = case.traffic.write_allocate > 0 and setting.level == MEMORY
-    return case.with_(variant="nt") if useful and "nt" in setting.variants else None
-
-
-def _one_thread(case: Case, setting: Setting) -> Case | None:
-    fixed = "workers" in case.integers or case.halo
-    return None if setting.threads == 1 or fixed else case.with_(threads=1)
-
-
-def _more_threads(case: Case, setting: Setting) -> Case | None:
-    fixed = "workers" in case.integers or setting.threads >= setting.units
-    return None if fixed else case.with_(threads=0)
-
-
 def _bandwidth(level: str) -> Experiment:
     """Return a stream of the same bytes by the same threads, with data in the same level."""
 
@@ -173,18 +153,53 @@ ASCENDING = Experiment(
     ORDER,
     within=MOVING,
 )
-HUGE_PAGES = Experiment("huge pages", _huge, PAGES, within=ORDER, option="--pages thp")
-NON_TEMPORAL = Experiment(
-    "non-temporal stores", _non_temporal, "reads of written lines", option="--variant nt"
+HUGE_PAGES = Experiment(
+    "huge pages",
+    lambda case, setting: (
+        case.with_(pages="thp")
+        if setting.pages == "4k" and setting.footprint_B >= _HUGE_B
+        else None
+    ),
+    PAGES,
+    within=ORDER,
+    option="--pages thp",
 )
-ONE_THREAD = Experiment("one thread", _one_thread, CONTENTION, option="--threads 1")
+NON_TEMPORAL = Experiment(
+    "non-temporal stores",
+    lambda case, setting: (
+        case.with_(variant="nt")
+        if case.traffic.write_allocate > 0 and setting.level == MEMORY and "nt" in setting.variants
+        else None
+    ),
+    "reads of written lines",
+    option="--variant nt",
+)
+ONE_THREAD = Experiment(
+    "one thread",
+    lambda case, setting: (
+        None
+        if setting.threads == 1 or "workers" in case.integers or case.halo
+        else case.with_(threads=1)
+    ),
+    CONTENTION,
+    option="--threads 1",
+)
 ONE_REGION = Experiment(
     "one region without barriers",
     lambda case, setting: None if setting.seconds > _LAUNCHED_S else case.with_(repetition="free"),
     LAUNCH,
 )
 BANDWIDTHS = tuple(map(_bandwidth, (*LEVELS[1:], MEMORY)))
-MORE_THREADS = Experiment("all threads", _more_threads, role=TRIED, option="--threads {units}")
+MORE_THREADS = Experiment(
+    "all threads",
+    lambda case, setting: (
+        None
+        if "workers" in case.integers or setting.threads >= setting.units
+        else case.with_(threads=0)
+    ),
+    role=TRIED,
+    option="--threads {units}",
+)
 NO_PREFETCHERS = Experiment(
     "prefetchers off", _no_prefetchers, role=TRIED, option="--prefetchers off"
 )

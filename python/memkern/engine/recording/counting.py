@@ -93,10 +93,8 @@ def columns(
     if not counting.events:
         return {"counters_note": counting.note} if counting.note else {}
     each = _of_ranks(counts)
-    modelled = {
-        name: cases * lines
-        for name, lines in _modelled(case, case.bytes_model_B, moved, level).items()
-    }
+    own = _modelled(case, case.bytes_model_B, moved, level)
+    modelled = {name: cases * lines for name, lines in own.items()}
     notes = [counting.note] if counting.note else []
     rows = []
     for number, event in enumerate(counting.events):

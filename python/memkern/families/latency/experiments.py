@@ -58,11 +58,6 @@ def _by_page(case: Case, setting: Setting) -> Case | None:
     return _ordered(case, lines, visits.swapaxes(0, 1).ravel())
 
 
-def _most_chains(case: Case, setting: Setting) -> Case | None:
-    most = {"template_variant": str(CHAINS[-1])}
-    return resized(case, chains=CHAINS[-1]).with_(**most) if "chains" in case.columns else None
-
-
 EXPERIMENTS = usual(
     _resize,
     Experiment("a few lines of a page at a time", _by_page, PAGES),
@@ -71,7 +66,16 @@ EXPERIMENTS = usual(
         lambda case, setting: resized(case, pause=_PAUSE) if "pause" in case.columns else None,
         "traffic of the other threads",
     ),
-    Experiment(f"{CHAINS[-1]} chains", _most_chains, "loads in flight", LIMIT),
+    Experiment(
+        f"{CHAINS[-1]} chains",
+        lambda case, setting: (
+            resized(case, chains=CHAINS[-1]).with_(template_variant=str(CHAINS[-1]))
+            if "chains" in case.columns
+            else None
+        ),
+        "loads in flight",
+        LIMIT,
+    ),
     Experiment(
         "the same without page walks",
         lambda case, setting: _by_page(case.with_(pages="thp"), setting),

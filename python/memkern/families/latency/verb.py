@@ -45,15 +45,6 @@ _PER_OCTAVE = 4
 _FOUND = ("what", "found", "system", "agrees", "ns", "cycles")
 
 
-def _of_chase(record: Record) -> str:
-    """Return the quantity of a record, of a chase the median and else the shortest time."""
-    return "median" if record["kernel"] == "latency.chase" else "floor"
-
-
-def _without_traffic(record: Record) -> list[str]:
-    return [*marks(record), *["no traffic"] * (record["kernel"] == "latency.chase")]
-
-
 _NS = cell("ns_per_access", ">9.2f", "ns")
 _TIMES = (_NS, cell("cycles_per_access", ">8.1f", "cycles"), MEDIAN)
 _TABLES = {
@@ -79,7 +70,7 @@ _TABLES = {
             cell("traffic_GBps", ">12.2f", "traffic GB/s"),
             *_TIMES,
         ),
-        _without_traffic,
+        lambda record: [*marks(record), *["no traffic"] * (record["kernel"] == "latency.chase")],
     ),
     "ping_pong": Table((CASE, cell("pin", "<9", "units"), cell("lines", ">5"), *_TIMES)),
     "banks": Table(
@@ -102,7 +93,13 @@ _NUMA_TABLE = Table(
         THREADS,
         cell("ns_per_access", ">9.2f", "ns"),
         cell("bandwidth_GBps", ">8.2f", "GB/s"),
-        cell("±%", ">5", value=lambda record: plus_minus(record, _of_chase(record))),
+        cell(
+            "±%",
+            ">5",
+            value=lambda record: plus_minus(
+                record, "median" if record["kernel"] == "latency.chase" else "floor"
+            ),
+        ),
     )
 )
 

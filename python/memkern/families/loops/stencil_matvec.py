@@ -255,12 +255,6 @@ def _reference_matvec(case: Case, arrays: Mapping[str, Values]) -> dict[str, Val
     return {"y": y.astype(case.dtype), "A": arrays["A"], "x": arrays["x"]}
 
 
-def _traffic_matvec(case: Case) -> Traffic:
-    """Count the entries of one row, and y once, as if the caches held it between columns."""
-    size = float(case.value_B)
-    return Traffic(read=(case.integers["columns"] + 1) * size, write=size)
-
-
 def _of_matvec(side: Declared, default: int | None, meaning: str) -> Declared:
     return Declared(side.name, default, replace(side.option, least=1, meaning=meaning))
 
@@ -298,7 +292,10 @@ register(
         summary="y += A x, column by column",
         source=LOOPS + ", figure 4",
         arrays=declared("loops.matvec").arrays,
-        traffic=_traffic_matvec,
+        # The entries of one row, and y once, as if the caches held it between columns.
+        traffic=lambda case: Traffic(
+            read=(case.integers["columns"] + 1.0) * case.value_B, write=float(case.value_B)
+        ),
         iterations=lambda case: case.integers["rows"],
         checks=Checks(
             check=_check_matvec, reference=_reference_matvec, ulps=64.0, idempotent=False

@@ -320,14 +320,13 @@ def _suite_case(
     return from_config(config, **options)
 
 
-def _suite_size(name: str) -> int:
-    return len(suites.load(name))
-
-
 for _suite in suites.names():
     register_suite(
         _suite,
-        Suite(functools.partial(_suite_size, _suite), functools.partial(_suite_case, _suite)),
+        Suite(
+            functools.partial(lambda name: len(suites.load(name)), _suite),
+            functools.partial(_suite_case, _suite),
+        ),
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from memkern.checks import shown
 from memkern.cli.measuring import beside, exit_code, measure, warn
@@ -22,15 +23,8 @@ from memkern.cli.options import (
 from memkern.errors import InputError
 from memkern.families.spatter import kernels as spatter
 from memkern.inputs import spatter_files as spatter_input
+from memkern.spec.case import Case
 from memkern.spec.sequences import product
-
-if TYPE_CHECKING:
-    from memkern.spec.case import Case
-
-
-def _op(text: str) -> int | str:
-    """Convert ``-o``: a number is Spatter's option, any other value the file of our results."""
-    return count(0)(text) if re.fullmatch("[+-]?[0-9]+", text) else text
 
 
 def _reassign_short_options(args: argparse.Namespace) -> None:
@@ -81,8 +75,12 @@ def _suite(args: argparse.Namespace) -> int:
     return exit_code(measure(cases, args, answers=[beside_published]))
 
 
-# Short options whose values may be those of our options of the same letter.
-_READERS = {"op": _op, "omp_threads": numbers(1, "threads")}
+# Short options whose values may be those of our options of the same letter: a number after ``-o``
+# is Spatter's option, any other value the file of our results.
+_READERS: dict[str, Callable[[str], Any]] = {
+    "op": lambda text: count(0)(text) if re.fullmatch("[+-]?[0-9]+", text) else text,
+    "omp_threads": numbers(1, "threads"),
+}
 
 
 SPATTER_VERB = verb(
