@@ -82,8 +82,11 @@ def _decode_json(path: Path) -> Contents:
         document = json.loads(content)
         kinds, environments = _parse_header(document)
         records = [_parse_record(record, kinds) for record in document["records"]]
-        samples = [np.array([restored(t, "real") for t in row]) for row in document["samples"]]
-        return Contents(records, samples, environments)
+        return Contents(
+            records,
+            [np.array([restored(t, "real") for t in row]) for row in document["samples"]],
+            environments,
+        )
 
 
 def encode_csv(contents: Contents, path: Path) -> dict[Path, bytes]:

@@ -212,8 +212,10 @@ def random(n: int, high: int, seed: int) -> Pattern:
     """
     n, high, seed = integer(n, "length", 1), integer(high, "high", 1), integer(seed, "seed")
     check_length(n, 1)
-    indices = np.random.default_rng(seed).integers(0, high, n, dtype=np.int64)
-    return owned(indices, f"RANDOM:{n}:{high}:{seed}")
+    return owned(
+        np.random.default_rng(seed).integers(0, high, n, dtype=np.int64),
+        f"RANDOM:{n}:{high}:{seed}",
+    )
 
 
 def bases(n: int, stride: int, count: int, seed: int | None = None) -> Pattern:

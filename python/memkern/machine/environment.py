@@ -101,8 +101,11 @@ def identity(environment: Environment) -> str:
     """
     # Models use the measured sizes, which differ between measurements on the same machine.
     sizes_B = (environment.get("measured_caches") or {}).get("sizes_B")
-    comparable = _comparable(environment) | ({"measured_caches": sizes_B} if sizes_B else {})
-    text = json.dumps(comparable, sort_keys=True, default=str)
+    text = json.dumps(
+        _comparable(environment) | ({"measured_caches": sizes_B} if sizes_B else {}),
+        sort_keys=True,
+        default=str,
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -377,8 +380,11 @@ def _cgroup_limits(root: Path) -> dict[str, Any]:
 
 def _process_limits(root: Path) -> dict[str, int] | None:
     """Return the limits of this process (``ulimit``) that a measurement can reach."""
-    text = read_text(root, "proc/self/limits") or ""
-    found = re.findall(r"^Max (processes|address space|data size) +(\d+)", text, flags=re.M)
+    found = re.findall(
+        r"^Max (processes|address space|data size) +(\d+)",
+        read_text(root, "proc/self/limits") or "",
+        flags=re.M,
+    )
     reachable = {"processes": _MANY}
     return {
         name.replace(" ", "_"): int(most)
@@ -479,8 +485,9 @@ def numbered(root: Path, pattern: str) -> list[Path]:
         return int(digits[0]) if digits else -1
 
     try:
-        found = (path for path in root.glob(pattern) if first_number(path) >= 0)
-        return sorted(found, key=first_number)
+        return sorted(
+            (path for path in root.glob(pattern) if first_number(path) >= 0), key=first_number
+        )
     except OSError:
         return []
 

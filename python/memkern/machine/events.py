@@ -147,8 +147,11 @@ def of_quantity(name: str, rows: Sequence[Mapping[str, str]], root: Path) -> Eve
         One of them is unknown to the kernel.
     """
     parts = [find(row["event"], root) for row in rows]
-    codes = tuple(code._replace(name=name) for part in parts for code in part.codes)
-    return Event(name, codes, " and ".join(row["meaning"] for row in rows))
+    return Event(
+        name,
+        tuple(code._replace(name=name) for part in parts for code in part.codes),
+        " and ".join(row["meaning"] for row in rows),
+    )
 
 
 def names_of(text: str) -> list[str]:
@@ -222,8 +225,12 @@ def of_user_code(event: Event) -> Event | None:
     if levels or not per_worker or not in_kernel:
         return None
     codes = tuple(code._replace(kernel=False) for code in event.codes)
-    meaning = f"{event.meaning}, of user code only".removeprefix(", ")
-    return replace(event, codes=codes, meaning=meaning, user_only=True)
+    return replace(
+        event,
+        codes=codes,
+        meaning=f"{event.meaning}, of user code only".removeprefix(", "),
+        user_only=True,
+    )
 
 
 def _levels(name: str) -> tuple[str, tuple[bool, bool] | None]:

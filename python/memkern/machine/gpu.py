@@ -448,9 +448,8 @@ class Watch:
         readings = sorted(self._readings)
         at_s = np.array([reading.at_s for reading in readings])
         slow = np.array([bool(reading.reasons & _SLOWS) for reading in readings])
-        positions = np.searchsorted(at_s, bounds)
         return np.array(
-            [slow[i : max(j, i + 1)].any() for i, j in pairwise(positions)],
+            [slow[i : max(j, i + 1)].any() for i, j in pairwise(np.searchsorted(at_s, bounds))],
             dtype=np.bool_,
         )
 

@@ -66,8 +66,11 @@ def regular(
 
     def traffic(case: Case) -> Traffic:
         size = float(case.value_B)
-        stores = allocated * size if case.allocates else 0.0
-        return Traffic(read=read * size, write=written * size, write_allocate=stores)
+        return Traffic(
+            read=read * size,
+            write=written * size,
+            write_allocate=allocated * size if case.allocates else 0.0,
+        )
 
     def constants(case: Case) -> list[float]:
         return [exactly(case.numbers.get(name, 1.0), case.dtype) for name in ("alpha", "beta")]
@@ -81,8 +84,10 @@ def regular(
         return after
 
     def values_at(case: Case, native: Native, at: npt.NDArray[np.int64]) -> dict[str, Values]:
-        filled = {a.name: exactly(fresh(native, a.name, at), case.dtype) for a in arrays}
-        return {POSITION: at, **filled}
+        return {
+            POSITION: at,
+            **{a.name: exactly(fresh(native, a.name, at), case.dtype) for a in arrays},
+        }
 
     def check(case: Case, native: Native) -> Validation:
         n = case.iterations

@@ -358,8 +358,11 @@ class Case(FromFields):
         return f"Case({', '.join([self.spec.name, *words])})"
 
     def _repr_html_(self) -> str:
-        caption = f"{self.spec.name}: {self.spec.summary}"
-        return html_table(caption, (), [(name, str(x)) for name, x in self.given.items()])
+        return html_table(
+            f"{self.spec.name}: {self.spec.summary}",
+            (),
+            [(name, str(x)) for name, x in self.given.items()],
+        )
 
     def __eq__(self, other: object) -> bool:
         """Compare identities (arrays by content) and labels."""

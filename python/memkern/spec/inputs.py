@@ -165,5 +165,6 @@ def given(spec: KernelSpec, options: Mapping[str, Any]) -> Given:
         for other in row.option.excludes:
             if inputs[other] is not None:
                 raise InputError(f"{spec.name} takes {other} or {row.name}, not both")
-    checked = {row.name: row.checked(inputs[row.name]) for row in spec.inputs}
-    return Given(spec, checked, dtype, options)
+    return Given(
+        spec, {row.name: row.checked(inputs[row.name]) for row in spec.inputs}, dtype, options
+    )

@@ -180,8 +180,11 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     family_module(str(kernel).partition(".")[0], "kernels")
     if str(kernel) in builders:
         return builders[str(kernel)](**options)
-    spec = spec_of(plain(kernel, "kernel"), plain(definition, "definition"))
-    return built_by(spec, options, definition=definition)
+    return built_by(
+        spec_of(plain(kernel, "kernel"), plain(definition, "definition")),
+        options,
+        definition=definition,
+    )
 
 
 def built_by(spec: KernelSpec, options: Mapping[str, Any], **request: Any) -> Case:
@@ -267,10 +270,12 @@ def shows_options_of(*kernels: str) -> Callable[[F], F]:
         for spec in specs:
             for name, default in options_of(spec).items():
                 kind = type_of(rows[name]) if name in rows else _types()[name]
-                parameter = inspect.Parameter(
-                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+                listed.setdefault(
+                    name,
+                    inspect.Parameter(
+                        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+                    ),
                 )
-                listed.setdefault(name, parameter)
         vars(function)["__signature__"] = own.replace(parameters=list(listed.values()))
         entries = {
             name: Entry(

@@ -116,8 +116,10 @@ class CaseRun:
         # Measured before the case allocates memory of the device.
         self._device: dict[str, Any] = {}
         if case.knobs.backend.is_accelerator:
-            name = str(gpu.facts(case.knobs.device)["name"])
-            self._device = {"platform": name, **device_columns(case.knobs.device, self.host)}
+            self._device = {
+                "platform": str(gpu.facts(case.knobs.device)["name"]),
+                **device_columns(case.knobs.device, self.host),
+            }
 
     @property
     def case_id(self) -> str:
@@ -312,8 +314,9 @@ class CaseRun:
     def _mark(self, **changes: Any) -> None:
         """Change the samples of the last placement."""
         last = self.placements[-1]
-        samples = dataclasses.replace(last.samples, **changes)
-        self.placements[-1] = dataclasses.replace(last, samples=samples)
+        self.placements[-1] = dataclasses.replace(
+            last, samples=dataclasses.replace(last.samples, **changes)
+        )
         self._taken = None
 
     def measurement(self, machine: dict[str, Any], **how: Any) -> Measurement:
@@ -397,5 +400,9 @@ def count(run: CaseRun, measurement: Measurement) -> None:
     record = measurement.record
     if record["disturbed"] or ranks().number:  # all ranks share one record
         return
-    identity = f"{record['case_id']} {record['environment_id']} {run.taken.state_name}"
-    run.host.add_record(identity, run.class_of(measurement.environment), record, time.time())
+    run.host.add_record(
+        f"{record['case_id']} {record['environment_id']} {run.taken.state_name}",
+        run.class_of(measurement.environment),
+        record,
+        time.time(),
+    )

@@ -82,8 +82,10 @@ class CoreWatch:
     @property
     def _labels(self) -> npt.NDArray[np.int64]:
         ends = [self.column(name) for name in ("exchange_s", "exchange_least_s")]
-        modes = self._host.cores.modes(self._judge.exchanging) if self._judge else []
-        return labels_of(1 / np.column_stack(ends), modes)
+        return labels_of(
+            1 / np.column_stack(ends),
+            self._host.cores.modes(self._judge.exchanging) if self._judge else [],
+        )
 
     @property
     def states(self) -> list[ExchangeState]:
@@ -99,8 +101,7 @@ class CoreWatch:
     @property
     def dwell_s(self) -> float:
         """Mean duration of a state; NaN if it has not changed."""
-        labels = self._labels[self._labels >= 0]
-        changes = int((np.diff(labels) != 0).sum())
+        changes = int((np.diff(self._labels[self._labels >= 0]) != 0).sum())
         return self.watched_s / changes if changes else math.nan
 
 

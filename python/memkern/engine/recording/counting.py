@@ -98,8 +98,9 @@ def columns(
     notes = [counting.note] if counting.note else []
     rows = []
     for number, event in enumerate(counting.events):
-        of_event = np.concatenate([of_rank[number] for of_rank in each], axis=1)
-        row = _row(event, of_event, invocations)
+        row = _row(
+            event, np.concatenate([of_rank[number] for of_rank in each], axis=1), invocations
+        )
         if math.isnan(row["count"]):
             why = "its counter never ran" if row["running"] == 0 else "its counter can't be read"
             notes.append(f"{event.name} has no count: {why}")

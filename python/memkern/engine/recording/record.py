@@ -429,14 +429,13 @@ def _counted_columns(
 
     counts = [p.samples.counts for p in taken.counted]
     held_B = ends(caches, last.obtained["threads"])
-    level = MEMORY if as_run.knobs.flush else level_of(last.obtained["footprint_B"], held_B)
     columns = counting.columns(
         as_run,
         last.counting,
         counts,
         last.samples.invocations,
         _transfers(as_run, caches),
-        level,
+        MEMORY if as_run.knobs.flush else level_of(last.obtained["footprint_B"], held_B),
         host.counters,
         taken.cases,
     )

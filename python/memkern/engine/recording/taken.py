@@ -348,8 +348,11 @@ class Measurement:
 
     def cut_off(self) -> Measurement:
         """Return a copy marked as interrupted, which is measured again when the run is resumed."""
-        parts = tuple(part.cut_off() for part in self.parts)
-        return replace(self, record={**self.record, "stop": "interrupted"}, parts=parts)
+        return replace(
+            self,
+            record={**self.record, "stop": "interrupted"},
+            parts=tuple(part.cut_off() for part in self.parts),
+        )
 
     @property
     def results(self) -> ResultSet:

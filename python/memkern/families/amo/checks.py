@@ -184,8 +184,7 @@ def _differs_at_first(case: Case, native: Native) -> bool:
     _reset(native)
     native.run_range(0, first)
     tally = _serial(case, values, first)
-    got = native.peek("VAL", touched)
-    same = (got == np.array(list(values.values()), dtype=case.dtype)).all()
+    same = (native.peek("VAL", touched) == np.array(list(values.values()), dtype=case.dtype)).all()
     return not same or _tallies(native)[0].tolist() != tally
 
 
@@ -246,10 +245,9 @@ def _attempts(case: Case, tally: Tally, runs: int) -> dict[str, float]:
     if not case.template_variant.startswith("cas"):
         return {}
     attempts = float(tally[:, _ATTEMPTS].sum())
-    amos = runs * case.iterations * case.spec.counts.amos
     return {
         "success_fraction": float(tally[:, _SUCCESSES].sum()) / max(attempts, 1.0),
-        "attempts_per_amo": attempts / amos,
+        "attempts_per_amo": attempts / (runs * case.iterations * case.spec.counts.amos),
     }
 
 

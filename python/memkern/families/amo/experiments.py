@@ -90,8 +90,7 @@ def _ascending(case: Case, setting: Setting) -> Case | None:
         return None
     own, last = np.split(case.indices["IDX"], [case.iterations])
     ordered = np.sort(own.reshape(case.integers["workers"], -1)).ravel()
-    indices = {"IDX": np.concatenate([ordered, last])}
-    return dataclasses.replace(case, indices=indices, request=None)
+    return dataclasses.replace(case, indices={"IDX": np.concatenate([ordered, last])}, request=None)
 
 
 EXPERIMENTS = usual(

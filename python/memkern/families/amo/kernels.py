@@ -368,8 +368,11 @@ def _ranks(given: Given, pattern: str, threads: int) -> tuple[str, tuple[int, ..
     if given.inputs.get("hot") is not None and targets == "ring":
         raise InputError("the targets 'ring' have a hot word for each worker: leave out hot")
     found = description(device, threads)
-    swaps_64 = given.primitive.startswith("cas") and given.dtype.endswith("64")
-    refuse_faulty(found, swaps_64=swaps_64, threads=threads)
+    refuse_faulty(
+        found,
+        swaps_64=given.primitive.startswith("cas") and given.dtype.endswith("64"),
+        threads=threads,
+    )
     return targets, found.nodes
 
 

@@ -13,8 +13,9 @@ from memkern.spec.registry import rebuilt
 def _resize(case: Case, size_B: float) -> Case | None:
     if "mesh_elements" not in case.columns:
         return with_elements(case, size_B)
-    elements = int(case.columns["mesh_elements"] * (size_B / case.bytes_B) ** (1 / 3))
-    return rebuilt(case, elements=elements)
+    return rebuilt(
+        case, elements=int(case.columns["mesh_elements"] * (size_B / case.bytes_B) ** (1 / 3))
+    )
 
 
 def _bytes_alone(case: Case, setting: Setting) -> Case | None:

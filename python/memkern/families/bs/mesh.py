@@ -164,8 +164,11 @@ def _rows_of_columns(case: Case) -> IndexArray:
 
 def _gathered(case: Case, local: Values) -> Values:
     """Return Z^T x, independently of the order in which rows are summed."""
-    weights = local[case.indices["columns"]].astype(np.float64)
-    return np.bincount(_rows_of_columns(case), weights, case.integers["global_nodes"])
+    return np.bincount(
+        _rows_of_columns(case),
+        local[case.indices["columns"]].astype(np.float64),
+        case.integers["global_nodes"],
+    )
 
 
 def _reference_gather(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -174,8 +177,10 @@ def _reference_gather(case: Case, arrays: Mapping[str, Values]) -> dict[str, Val
 
 def _reference_scatter(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     ids = case.indices["ids"]
-    local = np.where(ids < 0, arrays["xl"], arrays["xg"][np.maximum(ids, 0)])
-    return {"xg": arrays["xg"], "xl": local}
+    return {
+        "xg": arrays["xg"],
+        "xl": np.where(ids < 0, arrays["xl"], arrays["xg"][np.maximum(ids, 0)]),
+    }
 
 
 def _reference_both(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -306,8 +311,7 @@ def _gather(case: Case, mesh: _Distributed) -> Part:
             to.append(len(foreign) + np.searchsorted(owned, coming))
     added = np.concatenate(to)
     exchange = Exchange("xg", neighbours, added, np.arange(len(added)), adds=True)
-    indices = {"row_starts": starts, "columns": columns}
-    local = _local(case, mesh, len(nodes), indices, len(foreign))
+    local = _local(case, mesh, len(nodes), {"row_starts": starts, "columns": columns}, len(foreign))
 
     def check(native: Native) -> Validation:
         values = fill_values(np.arange(len(mesh.ids)), {"salt": SALT})
@@ -335,8 +339,7 @@ def _scatter(case: Case, mesh: _Distributed) -> Part:
     if case.halo == "overlap":
         elements = foreign.reshape(-1, _nodes_per_element(case))
         needs = elements.any(axis=1)
-        order = np.argsort(needs, kind="stable")
-        in_order = in_order.reshape(elements.shape)[order].reshape(-1)
+        in_order = in_order.reshape(elements.shape)[np.argsort(needs, kind="stable")].reshape(-1)
         split = int((~needs).sum()) * elements.shape[1]
     neighbours = []
     for other in mesh.others:
@@ -381,8 +384,7 @@ def _both(case: Case, mesh: _Distributed) -> Part:
         of.append(np.repeat(received + np.arange(len(common)), counts))
         received += len(common)
     exchange = Exchange("xl", neighbours, np.concatenate(to), np.concatenate(of), adds=True)
-    indices = {"row_starts": starts, "columns": columns}
-    local = _local(case, mesh, len(nodes), indices, len(shared))
+    local = _local(case, mesh, len(nodes), {"row_starts": starts, "columns": columns}, len(shared))
 
     def check(native: Native) -> Validation:
         values = fill_values(np.arange(len(mesh.ids)), {"salt": SALT})
@@ -434,8 +436,10 @@ def _spec(
         """Count each local node's value between registers and L1, and arrays once beyond L1."""
         moved = traffic(case)
         local_B = case.integers["local_nodes"] * case.value_B / case.integers[iterations]
-        inner = Transfer(local_B + moved.index, moved.write)
-        return {**moved.transfers(levels, bypass=not case.allocates), levels[0]: inner}
+        return {
+            **moved.transfers(levels, bypass=not case.allocates),
+            levels[0]: Transfer(local_B + moved.index, moved.write),
+        }
 
     register(
         KernelSpec(

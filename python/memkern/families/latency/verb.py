@@ -173,8 +173,9 @@ def _latency(args: argparse.Namespace) -> int:
         cases, answers = joined([chain[:1], cases]), [_loaded, health_of]
     if not rows:
         answers = [_levels, health_of]
-    most_s = _MOST_S if limited else math.inf
-    results = measure(cases, args, _TABLES[kernel], rows, most_s=most_s, answers=answers)
+    results = measure(
+        cases, args, _TABLES[kernel], rows, most_s=_MOST_S if limited else math.inf, answers=answers
+    )
     if kernel == "ping_pong" and "pin" in missing and not (args.json or args.quiet):
         for lines, take_by in dict.fromkeys((r["lines"], r["take_by"]) for r in results):
             line(_matrix(results, lines, take_by))
@@ -269,8 +270,9 @@ def _numa(args: argparse.Namespace) -> int:
             warn(f"node {node['node']} has no memory: only its units are measured")
         elif node["node"] not in memories:
             warn(f"memory of node {node['node']} is left out: this process may not use it")
-    cases = latency.numa_cases(nodes, os.sched_getaffinity(0), memories, **options)
-    results = measure(cases, args, _NUMA_TABLE)
+    results = measure(
+        latency.numa_cases(nodes, os.sched_getaffinity(0), memories, **options), args, _NUMA_TABLE
+    )
     if not (args.json or args.quiet):
         line(_node_matrix(results, "latency.chase", "ns_per_access", "ns from a load to the next"))
         line(_node_matrix(results, "stream.triad", "bandwidth_GBps", "GB/s of a triad"))

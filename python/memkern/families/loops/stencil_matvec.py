@@ -162,8 +162,11 @@ def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Va
 def _traffic_stencil(case: Case) -> Traffic:
     """Count each point read and written once; an iteration is a row."""
     row_B = float((case.integers["columns"] - 2) * case.value_B)
-    stores = row_B if case.allocates else _filled_B(case) / case.iterations
-    return Traffic(read=row_B, write=row_B, write_allocate=stores)
+    return Traffic(
+        read=row_B,
+        write=row_B,
+        write_allocate=row_B if case.allocates else _filled_B(case) / case.iterations,
+    )
 
 
 def _filled_B(case: Case) -> float:

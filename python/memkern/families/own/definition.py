@@ -166,8 +166,11 @@ class Definition:
                 else (at - least[name], values)
                 for name, at, values in terms
             }
-        before = {name: lookup(name, np.arange(length)) for name, (_, length) in every.items()}
-        known = {**before, **sizes, **numbers}
+        known = {
+            **{name: lookup(name, np.arange(length)) for name, (_, length) in every.items()},
+            **sizes,
+            **numbers,
+        }
         reference = pickle.loads(self.reference)
         takes = inspect.signature(reference).parameters
         try:

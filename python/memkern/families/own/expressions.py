@@ -215,8 +215,7 @@ def parse(text: str) -> Loop:
         for through in {use.through for use in uses if use.through}:
             loop.arrays[through] = loop.arrays[through]._replace(of=name)
     # Written arrays first, as in the expression.
-    names = dict.fromkeys([*loop.targets, *loop.arrays])
-    loop.arrays = {name: loop.arrays[name] for name in names}
+    loop.arrays = {name: loop.arrays[name] for name in dict.fromkeys([*loop.targets, *loop.arrays])}
     return loop
 
 

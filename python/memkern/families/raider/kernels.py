@@ -97,8 +97,12 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
     def traffic(case: Case) -> Traffic:
         size = float(case.value_B)
         index = len(idx) * float(np.dtype(case.index_dtype or "int64").itemsize)
-        stores = filled_B(case) / case.iterations
-        return Traffic(read=len(read) * size, write=size, index=index, write_allocate=stores)
+        return Traffic(
+            read=len(read) * size,
+            write=size,
+            index=index,
+            write_allocate=filled_B(case) / case.iterations,
+        )
 
     @once_for_inputs
     def lines_of(case: Case) -> dict[str, tuple[int, int]]:
@@ -130,12 +134,18 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
         case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
     ) -> dict[str, Transfer]:
         inner = Transfer(case.traffic.read + case.traffic.index, case.traffic.write)
-        outer = Transfer(*(each_B / case.iterations for each_B in from_memory(case)))
-        return crossed(levels, inner, outer, bypass=not case.allocates)
+        return crossed(
+            levels,
+            inner,
+            Transfer(*(each_B / case.iterations for each_B in from_memory(case))),
+            bypass=not case.allocates,
+        )
 
     def values_of(case: Case, i: IndexArray, values: Callable[[str, IndexArray], Values]) -> Values:
-        operands = [values(key, _index_of(case, index_names[key], i)) for key in read]
-        return operation(operands, exactly(case.numbers.get("alpha", 1.0), case.dtype))
+        return operation(
+            [values(key, _index_of(case, index_names[key], i)) for key in read],
+            exactly(case.numbers.get("alpha", 1.0), case.dtype),
+        )
 
     def reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
         i = np.arange(case.iterations)
@@ -168,8 +178,9 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
             worst = float(np.max(nearest))
             how = how if len(stored_once) == len(target) else "membership"
         # Elements to which no iteration stores are unchanged.
-        stored = _index_of(case, index_names[written], np.arange(n))
-        others = np.setdiff1d(positions(n, native), stored)
+        others = np.setdiff1d(
+            positions(n, native), _index_of(case, index_names[written], np.arange(n))
+        )
         worst = max(worst, error(native.peek(written, others), fresh(native, written, others)))
         return outcome(case, worst, how)
 

@@ -219,8 +219,7 @@ def _check_scatter_whole(case: Case, native: Native, side: SparseSide, workers: 
     pairs = np.unique(position * scale + value.astype(np.int64))
     whole = np.where((got >= 0) & (got < scale) & (got == np.floor(got)), got, scale - 1)
     found = np.isin(np.arange(side.size) * scale + whole.astype(np.int64), pairs)
-    touched = np.bincount(position, minlength=side.size) > 0
-    good = np.where(touched, found, got == fresh)
+    good = np.where(np.bincount(position, minlength=side.size) > 0, found, got == fresh)
     return Check(bool(good.all()), _relative_error(got[~good], wanted[~good]), "membership")
 
 

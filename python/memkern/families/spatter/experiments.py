@@ -32,8 +32,11 @@ def _changed(
             indices[f"pattern_{side}"] = np.arange(len(indices["pattern"]))
         if delta is not None:
             indices[f"delta_{side}"] = np.array([delta])
-    length = len(indices[f"pattern_{side}"])
-    columns = {**case.columns, "pattern": "changed", "pattern_length": length}
+    columns = {
+        **case.columns,
+        "pattern": "changed",
+        "pattern_length": len(indices[f"pattern_{side}"]),
+    }
     return dataclasses.replace(case, indices=indices, columns=columns, request=None)
 
 

@@ -316,8 +316,9 @@ def _suite_case(
     **options: Any,
 ) -> Case:
     """Build one case of a suite."""
-    config = suites.load(name, count_rule=count_rule, footprint_B=footprint_B)[number]
-    return from_config(config, **options)
+    return from_config(
+        suites.load(name, count_rule=count_rule, footprint_B=footprint_B)[number], **options
+    )
 
 
 for _suite in suites.names():

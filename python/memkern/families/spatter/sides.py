@@ -182,5 +182,9 @@ def transfers(
     """Count indices and values between registers and L1, and whole lines once beyond L1."""
     moved_B = dense_length(case) * case.integers["count"] / case.iterations * case.value_B
     inner = Transfer(moved_B + case.traffic.index, moved_B)
-    outer = Transfer(*(each_B / case.iterations for each_B in from_memory(case)))
-    return crossed(levels, inner, outer, bypass=not case.allocates)
+    return crossed(
+        levels,
+        inner,
+        Transfer(*(each_B / case.iterations for each_B in from_memory(case))),
+        bypass=not case.allocates,
+    )
