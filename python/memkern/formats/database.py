@@ -278,8 +278,12 @@ class Database(contextlib.AbstractContextManager["Database"]):
             "SELECT record FROM records WHERE record > ? ORDER BY record LIMIT ?", (after, number)
         ).fetchall():
             [(first,), (after,)] = positions[0], positions[-1]
-            rows = self._select("WHERE record BETWEEN ? AND ? ORDER BY record", (first, after))
-            yield from (record for record, _ in rows)
+            yield from (
+                record
+                for record, _ in self._select(
+                    "WHERE record BETWEEN ? AND ? ORDER BY record", (first, after)
+                )
+            )
 
     def find(self, case_id: str, repeat: int) -> Record | None:
         """Return the latest record of a case's repeat, or None."""

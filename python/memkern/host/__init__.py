@@ -236,8 +236,9 @@ class Host:
 
     def spread(self, name: str) -> Spread:
         """Return the distances between runs of a class, from other hosts and from this boot."""
-        known = (self._history.known(f"{name}, {quantity}") for quantity in QUANTITIES)
-        return packaged(name) + Spread(*known)
+        return packaged(name) + Spread(
+            *(self._history.known(f"{name}, {quantity}") for quantity in QUANTITIES)
+        )
 
     def add_record(self, identity: str, name: str, record: Mapping[str, Any], now_s: float) -> None:
         """Add an undisturbed record to the distances between runs.

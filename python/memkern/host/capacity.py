@@ -90,8 +90,9 @@ def data_caches() -> list[dict[str, Any]]:
 
     See `memkern.machine.caches.data_caches`.
     """
-    system = caches.reported()
-    return caches.data_caches(caches.in_environment(system, measured_caches().get("sizes_B", {})))
+    return caches.data_caches(
+        caches.in_environment(caches.reported(), measured_caches().get("sizes_B", {}))
+    )
 
 
 def beyond_caches_B(parts: int = 1) -> int:

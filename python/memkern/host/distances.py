@@ -270,8 +270,12 @@ class History:
 
 def _read(name: Any, *numbers: Any) -> Repeated:
     found = Repeated(str(name), *map(float, numbers))
-    known = math.isfinite(found.value) and math.isfinite(found.last_s)
-    if not (known and found.number >= 0 and 0 <= found.total < math.inf):
+    if not (
+        math.isfinite(found.value)
+        and math.isfinite(found.last_s)
+        and found.number >= 0
+        and 0 <= found.total < math.inf
+    ):
         raise ValueError("it was not written by this module")
     return found
 

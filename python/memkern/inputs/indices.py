@@ -263,11 +263,13 @@ def whole_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
     refuse_masked(values, name)
     if isinstance(values, (list, tuple)):
         # Check a list value by value: NumPy silently converts [0, True] to integers.
-        checked = [
-            integer(value, f"{name}[{position}]", -INT64_MAX - 1)
-            for position, value in enumerate(values)
-        ]
-        return np.array(checked, dtype=np.int64)
+        return np.array(
+            [
+                integer(value, f"{name}[{position}]", -INT64_MAX - 1)
+                for position, value in enumerate(values)
+            ],
+            dtype=np.int64,
+        )
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, OverflowError):

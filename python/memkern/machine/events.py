@@ -202,8 +202,9 @@ def find(name: str, root: Path = Path("/")) -> Event:
         # Only counters of cores distinguish user code from the kernel.
         if levels is None and not re.match("cpu|armv8", terms[1]):
             user, kernel = True, True
-        codes = (code._replace(user=user, kernel=kernel) for code in event.codes)
-        return replace(event, codes=tuple(codes))
+        return replace(
+            event, codes=tuple(code._replace(user=user, kernel=kernel) for code in event.codes)
+        )
     found = _by_libpfm(name, root)
     if found is None:
         missing = f" ({why_no_libpfm()})" if _libpfm() is None else ""

@@ -282,8 +282,13 @@ def readings(name: str) -> dict[str, Any]:
 def _reasons(name: str) -> float:
     """Return the bits of `_REASONS` that currently apply; NaN if unknown."""
     # The second function is the older name of the first.
-    names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-    values = (_query(name, function) for function in names)
+    values = (
+        _query(name, function)
+        for function in (
+            "nvmlDeviceGetCurrentClocksEventReasons",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
+        )
+    )
     return next((value for value in values if not math.isnan(value)), math.nan)
 
 

@@ -386,8 +386,11 @@ class Case(FromFields):
         limits, numbers = self.spec.limits, self.spec.numbers
         usual = {"dtype": limits.dtypes[0], "index_dtype": limits.index_dtypes[0]}
         usual |= {row.column or row.name: row.default for row in self.spec.inputs} | {**numbers}
-        types = {"dtype": self.dtype, "index_dtype": self.index_dtype}
-        found = {**self.input_columns, **types, **self.labels}
+        found = {
+            **self.input_columns,
+            **{"dtype": self.dtype, "index_dtype": self.index_dtype},
+            **self.labels,
+        }
         found = {name: x for name, x in found.items() if x not in ("", usual.get(name))}
         for options in (self.knobs, self.stop):
             values = ((name, getattr(options, name), usual) for name, usual, _ in declared(options))

@@ -61,22 +61,27 @@ def _read_columns() -> dict[str, Column]:
     columns: list[Column] = []
     for row in csv.DictReader(text.splitlines()):
         if row["name"] == "*":
-            types = {str: "text", int: "integer", bool: "bool"}
-            columns += (
-                Column(
-                    option.column or name,
-                    row["kind"],
-                    types[type(default)],
-                    option.unit,
-                    option.text,
-                    formerly=option.formerly,
-                )
-                for name, default, option in declared(Knobs)
-            )
+            columns += _option_columns(row["kind"])
         else:
             name, kind, type, unit, since, meaning, formerly = row.values()
             columns.append(Column(name, kind, type, unit, meaning, int(since), formerly or ""))
     return {column.name: column for column in columns}
+
+
+def _option_columns(kind: str) -> list[Column]:
+    """Return the columns of the requested options."""
+    types = {str: "text", int: "integer", bool: "bool"}
+    return [
+        Column(
+            option.column or name,
+            kind,
+            types[type(default)],
+            option.unit,
+            option.text,
+            formerly=option.formerly,
+        )
+        for name, default, option in declared(Knobs)
+    ]
 
 
 COLUMNS: Mapping[str, Column] = _read_columns()

@@ -303,8 +303,9 @@ class CaseRun:
         if validation is not None:
             check = finish(validation, samples.taken * samples.invocations + samples.untimed)
         if check is not None and self.case.halo:
-            share = {"halo_share": halo_share(prepared)}
-            check = dataclasses.replace(check, columns={**check.columns, **share})
+            check = dataclasses.replace(
+                check, columns={**check.columns, "halo_share": halo_share(prepared)}
+            )
         return check, samples, sampled_s
 
     def disturb(self) -> None:

@@ -232,8 +232,9 @@ class Ranks:
         self._watched.set()
         if begins and self._transport is not None:
             self._watched = threading.Event()
-            watched = self._watched, self._transport
-            threading.Thread(target=self._give_up, args=watched, daemon=True).start()
+            threading.Thread(
+                target=self._give_up, args=(self._watched, self._transport), daemon=True
+            ).start()
 
     def _give_up(self, ended: threading.Event, transport: Connection) -> None:
         """End all ranks, unless a call of the library ends in time."""

@@ -121,10 +121,11 @@ def measurement_of(
         beside = beside.times(taken.ranks.size)
     launch_s = next(iter(known.values()), math.nan)
     traffic_GBps = statistics.median([p.samples.traffic_GBps for p in taken.counted])
-    shortest_s = min(float(s[:, 0].min()) for s in taken.series)
     of_case = {
         **last.check.columns,
-        **_ceiling_columns(as_run, last.check, beside, taken, shortest_s),
+        **_ceiling_columns(
+            as_run, last.check, beside, taken, min(float(s[:, 0].min()) for s in taken.series)
+        ),
     }
     of_caches = _cache_columns(taken)
     kernels = obtained["stages"][: last.samples.seconds.shape[1] - 1]

@@ -87,8 +87,7 @@ def requested(text: str) -> Counting:
     mine = {event.name: event for event in own.events}
     lost = ", ".join(name for name in mine if name not in common)
     notes = filter(None, (own.note, lost and f"{lost} can't be counted on every rank"))
-    found = tuple(mine[name] for name in common)
-    return Counting(found, "; ".join(notes), ranks().first_of_host)
+    return Counting(tuple(mine[name] for name in common), "; ".join(notes), ranks().first_of_host)
 
 
 def _by_name(text: str) -> Counting:

@@ -111,8 +111,9 @@ class Prepared:
             )
             self.stages: list[str] = obtained["stages"]
             # A requested variant runs on the widest instruction set.
-            how = "default" if case.knobs.variant == "best" else "requested"
-            chosen = chosen or Choice(*self.candidates[0], how)
+            chosen = chosen or Choice(
+                *self.candidates[0], "default" if case.knobs.variant == "best" else "requested"
+            )
             self.how, self.loss = chosen.how, chosen.loss
             self.select(chosen.variant, chosen.isa)
 

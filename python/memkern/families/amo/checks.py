@@ -44,10 +44,6 @@ def pattern_of(case: Case | Given) -> str:
     return case.spec.name.partition(".")[2]
 
 
-def _bits(case: Case) -> int:
-    return 8 * case.value_B
-
-
 def direct_places(
     n: Mapping[str, int], pattern: str, worker: IndexArray, within: IndexArray
 ) -> IndexArray:
@@ -64,8 +60,10 @@ def hit_words(case: Case) -> IndexArray:
         return case.indices["IDX"][: case.iterations]
     if pattern == "central" and n["hot"] == 1:
         return np.zeros(case.iterations, dtype=np.int64)
-    positions = direct_places(n, pattern, np.arange(n["workers"])[:, None], np.arange(n["iters"]))
-    return np.broadcast_to(positions, (n["workers"], n["iters"])).ravel()
+    return np.broadcast_to(
+        direct_places(n, pattern, np.arange(n["workers"])[:, None], np.arange(n["iters"])),
+        (n["workers"], n["iters"]),
+    ).ravel()
 
 
 def _after(case: Case, before: Values, hits: Values) -> Values:
@@ -79,10 +77,10 @@ def _after(case: Case, before: Values, hits: Values) -> Values:
         after = np.where(changed, _ONCE[primitive](old, o), old)
     else:
         after = old + n * o
-        if _bits(case) == 32 and floats and operand == 1:
+        if case.value_B == 4 and floats and operand == 1:
             # In float32, adding 1 no longer changes a sum of 2^24.
             after = np.minimum(after, 2.0**24)
-    return after if floats else after & np.uint64(2 ** _bits(case) - 1)
+    return after if floats else after & np.uint64(2 ** (8 * case.value_B) - 1)
 
 
 def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:  # noqa: C901
@@ -91,7 +89,7 @@ def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:  
     idx = case.indices["IDX"].tolist() if case.indices else []
     n, o = case.integers, case.integers["operand"]
     floats = np.dtype(case.dtype).kind == "f"
-    mask = 2 ** _bits(case) - 1
+    mask = 2 ** (8 * case.value_B) - 1
     tally = [0] * _TALLIES
     tally[_ITERATIONS] = iterations
     cas = primitive.startswith("cas")
@@ -257,7 +255,7 @@ def check_updates(case: Case, native: Native) -> Validation:  # noqa: C901
     if pattern == "ptrchase":
         return (yield from _check_chase(case, native))
     n, words, workers = case.iterations, case.integers["words"], case.integers["workers"]
-    mask = 2 ** _bits(case) - 1
+    mask = 2 ** (8 * case.value_B) - 1
     constant, floats = pattern in CONSTANT, np.dtype(case.dtype).kind == "f"
     wrong = [workers == 1 and not constant and _differs_at_first(case, native)]
     look = positions(words, native)

@@ -404,8 +404,9 @@ def _layout(given: Given, pattern: str, ranks: int, threads: int, targets: str, 
             f"amo.{pattern} accesses {needed} words of each rank: leave out words and memsize"
         )
     length = small.cut(words or needed, max(needed, 2**12))
-    share = (given.inputs.get("remote") or 0) / 100
-    layout = Layout(ranks, threads, iters, length, step, targets, share)
+    layout = Layout(
+        ranks, threads, iters, length, step, targets, (given.inputs.get("remote") or 0) / 100
+    )
     if targets:
         over_ranks.check_parts(layout, word_B)
     return layout

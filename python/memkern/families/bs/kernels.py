@@ -94,5 +94,7 @@ def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> l
     """Return the empty launch and the tests BS1 to BS5 on a GPU, from its cache to its memory."""
     brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12, "device": device}
     lengths = sizes(2**16, min(16 * cache_B, memory_B // 4), 6 if quick else 13)
-    tests = [bs(n, footprint_B=size, **brief) for n in range(1, 6) for size in lengths]
-    return [bs(0, **brief), *tests]
+    return [
+        bs(0, **brief),
+        *[bs(n, footprint_B=size, **brief) for n in range(1, 6) for size in lengths],
+    ]

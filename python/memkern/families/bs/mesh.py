@@ -420,12 +420,11 @@ def _spec(
         # Bytes of whole arrays, divided equally among the iterations.
         share = {key: case.integers[nodes[key]] * size / case.integers[iterations] for key in roles}
         index = sum(len(values) for values in case.indices.values())
-        new = [key for key, role in roles.items() if role == "write"]
         return Traffic(
             read=sum(share[key] for key, role in roles.items() if role != "write"),
             write=sum(share[key] for key, role in roles.items() if role != "read"),
             index=index * np.dtype(case.index_dtype).itemsize / case.integers[iterations],
-            write_allocate=sum(share[key] for key in new)
+            write_allocate=sum(share[key] for key, role in roles.items() if role == "write")
             if case.allocates
             else _filled_B(case) / case.integers[iterations],
         )

@@ -28,11 +28,14 @@ _PAUSE = 2**12
 
 def _ordered(case: Case, lines: int, order: IndexArray) -> Case:
     """Return the chase through lines in an order, in a buffer of `lines` lines."""
-    sizes = {"size_B": lines * case.integers["line_B"], "lines": len(order)}
     return dataclasses.replace(
         case,
         integers={**case.integers, "lines": lines},
-        columns={**case.columns, **sizes},
+        columns={
+            **case.columns,
+            "size_B": lines * case.integers["line_B"],
+            "lines": len(order),
+        },
         indices={"order": order},
         request=None,
     )

@@ -30,8 +30,11 @@ def neighbours(word: str, nodes: Sequence[int]) -> list[Pair]:
     by_node = [[r for r, node in enumerate(nodes) if node == n] for n in dict.fromkeys(nodes)]
     if word == "node":
         return [pair for ranks in by_node for pair in zip(ranks[::2], ranks[1::2], strict=False)]
-    sides = zip(by_node[::2], by_node[1::2], strict=False)
-    return [pair for near, far in sides for pair in zip(near, far, strict=False)]
+    return [
+        pair
+        for near, far in zip(by_node[::2], by_node[1::2], strict=False)
+        for pair in zip(near, far, strict=False)
+    ]
 
 
 def every(nodes: Sequence[int]) -> list[Pair]:

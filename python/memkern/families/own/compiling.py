@@ -75,8 +75,13 @@ def flags(name: str, extra: Sequence[str] = ()) -> list[str]:
     """Return the flags for a file of this name, with further ones of the user."""
     is_cpp = name.endswith((".cc", ".cpp", ".cxx", ".C"))
     language = ["-std=gnu++17", "-lstdc++"] if is_cpp else ["-std=gnu11"]
-    x86 = _X86 if os.uname().machine == "x86_64" else ()
-    return [*language, *_FLAGS, *_FLAGS_OF[_kind()], *x86, *extra]
+    return [
+        *language,
+        *_FLAGS,
+        *_FLAGS_OF[_kind()],
+        *(_X86 if os.uname().machine == "x86_64" else ()),
+        *extra,
+    ]
 
 
 def built(source: str, name: str, extra: Sequence[str] = (), *, counted: bool = False) -> Path:

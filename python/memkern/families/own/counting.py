@@ -71,8 +71,10 @@ class Called(NamedTuple):
         begin, end = worker * self.n // WORKERS, (worker + 1) * self.n // WORKERS
         types = [ctypes.c_void_p] * len(self.arrays) + [ctypes.c_int64] * (2 + len(self.integers))
         kind = ctypes.CFUNCTYPE(None, *types, *[ctypes.c_double] * len(self.numbers))
-        pointers = [own[a.name] + worker * SUM_B * (a.role == SUM) for a in self.arrays]
-        kind(address)(*pointers, begin, end, *self.integers, *self.numbers)
+        kind(address)(
+            *(own[a.name] + worker * SUM_B * (a.role == SUM) for a in self.arrays),
+            *(begin, end, *self.integers, *self.numbers),
+        )
 
 
 def counted(

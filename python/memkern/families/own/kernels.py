@@ -202,8 +202,10 @@ def kernel(  # noqa: PLR0913
         else:
             own["reference"] = _pickled(reference)
         if file is not None:
-            source = files.read(Path(file)).decode(errors="replace")
-            own |= {"file": printable(Path(file).name), "source": source}
+            own |= {
+                "file": printable(Path(file).name),
+                "source": files.read(Path(file)).decode(errors="replace"),
+            }
     if any(array.role == INDEX for array in own["arrays"]):
         own["index_dtype"] = idx
     return Kernel(Definition(**own))

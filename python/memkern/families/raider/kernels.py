@@ -124,9 +124,10 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
 
     def from_memory(case: Case) -> Transfer:
         """Count accessed lines once, and lines that are read before stores once more."""
-        loads = sum(lines_of(case)[key][0] for key in read)
         return Transfer(
-            case.traffic.index * case.iterations + filled_B(case) + case.line_B * loads,
+            case.traffic.index * case.iterations
+            + filled_B(case)
+            + case.line_B * sum(lines_of(case)[key][0] for key in read),
             case.line_B * float(lines_of(case)[written][0]),
         )
 

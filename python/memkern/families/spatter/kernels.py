@@ -216,8 +216,13 @@ def _over_ranks(case: Case) -> Case:
     positions = side.positions(np.arange(side.count))
     if "pattern_scatter" in case.indices:
         over_ranks.check_scatter(positions)
-    share = over_ranks.remote_share(positions, side.size, ranks, case.value_B)
-    return dataclasses.replace(case, columns={**case.columns, "remote_share": share})
+    return dataclasses.replace(
+        case,
+        columns={
+            **case.columns,
+            "remote_share": over_ranks.remote_share(positions, side.size, ranks, case.value_B),
+        },
+    )
 
 
 for _kernel, _summary in KERNELS.items():

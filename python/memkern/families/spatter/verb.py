@@ -58,8 +58,9 @@ def _spatter(args: argparse.Namespace) -> int:
             raise InputError(f"config {number}: {error}") from None
 
     cases = product(build, {"number": range(len(found.configs))})
-    answers = [beside("Spatter", "both take the shortest time of the runs")]
-    return exit_code(measure(cases, args, answers=answers))
+    return exit_code(
+        measure(cases, args, answers=[beside("Spatter", "both take the shortest time of the runs")])
+    )
 
 
 def _suite(args: argparse.Namespace) -> int:

@@ -60,8 +60,11 @@ def _equal_rows(case: Case, setting: Setting) -> Case | None:
 
 def _balanced(case: Case, setting: Setting) -> Case | None:
     balanced = resized(case, by_entries=1)
-    columns = {**case.columns, "balance": "nnz"}
-    return dataclasses.replace(balanced, columns=columns) if setting.threads > 1 else None
+    return (
+        dataclasses.replace(balanced, columns={**case.columns, "balance": "nnz"})
+        if setting.threads > 1
+        else None
+    )
 
 
 def _in_chunks(case: Case, setting: Setting) -> Case | None:

@@ -534,8 +534,11 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
             for length in (4, 8, 16, 64)
         ),
     ]
-    scaled = _products(f"hpcg:{edge(3 * unit)}", forms)
     return [
-        *(case.with_(threads=n) for case in scaled for n in counts),
+        *(
+            case.with_(threads=n)
+            for case in _products(f"hpcg:{edge(3 * unit)}", forms)
+            for n in counts
+        ),
         *(case for matrix, ways in chosen for case in _products(matrix, ways)),
     ]

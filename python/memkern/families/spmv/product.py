@@ -104,8 +104,9 @@ class Product:
     @property
     def beta(self) -> float:
         """Nonzeros over stored entries."""
-        stored = float(self._converted.native.obtained()["facts"]["entries_stored"])
-        return self.case.integers["nonzeros"] / stored
+        return self.case.integers["nonzeros"] / float(
+            self._converted.native.obtained()["facts"]["entries_stored"]
+        )
 
     @property
     def convert_s(self) -> float:
