@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, IndexArray, Native, Validation, fill_values
-
-Values = npt.NDArray[Any]
+from memkern.spec.kernel import Values as Values
 
 # Salt of the values of all ranks together; no array is filled with these values.
 SALT = 0x5EED
@@ -43,13 +41,13 @@ def exactly(values: Any, dtype: str) -> Any:
     return np.asarray(values).astype(dtype if np.dtype(dtype).kind == "i" else np.float64)[()]
 
 
-def distance(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
+def distance(got: Values, wanted: Values) -> Values:
     """Return absolute differences; infinite for NaN."""
     found = np.abs(np.asarray(got, dtype=np.float64) - wanted)
     return np.where(np.isnan(found), np.inf, found)
 
 
-def difference(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
+def difference(got: Values, wanted: Values) -> Values:
     """Return absolute differences over the largest wanted value; infinite for NaN.
 
     Signed integers are equal, or their difference is infinite.

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern import small
 from memkern.errors import InputError
@@ -25,7 +24,7 @@ from memkern.machine.declarations import declared
 from memkern.shared.checking import WHOLE, Values, error, exactly, extent, fresh, outcome, positions
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
 from memkern.spec.inputs import Given, row, scalar
-from memkern.spec.kernel import DTYPES, INTEGER_DTYPES, Native, Traffic, Validation
+from memkern.spec.kernel import DTYPES, INTEGER_DTYPES, IndexArray, Native, Traffic, Validation
 from memkern.spec.options import Declared, Knobs
 from memkern.spec.registry import register
 
@@ -83,7 +82,7 @@ def regular(
             after[key][:] = values
         return after
 
-    def values_at(case: Case, native: Native, at: npt.NDArray[np.int64]) -> dict[str, Values]:
+    def values_at(case: Case, native: Native, at: IndexArray) -> dict[str, Values]:
         return {
             POSITION: at,
             **{a.name: exactly(fresh(native, a.name, at), case.dtype) for a in arrays},

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern import small
 from memkern.checks import FromFields, one_of, plain, printable, shown
@@ -30,6 +29,7 @@ from memkern.spec.kernel import (
     Traffic,
     Transfer,
     Validation,
+    Values,
 )
 from memkern.spec.options import LABELS, PLACEMENTS, Declared, Knobs, Stop, declared
 
@@ -94,7 +94,7 @@ class Checks:
     """
 
     check: Callable[[Case, Native], Validation]
-    reference: Callable[[Case, Mapping[str, Any]], dict[str, npt.NDArray[Any]]] | None = None
+    reference: Callable[[Case, Mapping[str, Any]], dict[str, Values]] | None = None
     ulps: float = 0.0
     idempotent: bool = True
     repeatable: bool = False
@@ -315,7 +315,7 @@ class Case(FromFields):
     integers: Mapping[str, int] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
     indices: Mapping[str, Indices] = field(default_factory=dict)
-    data: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    data: Mapping[str, Values] = field(default_factory=dict)
     dtype: str = "float64"
     index_dtype: str = ""
     template_variant: str = ""
@@ -556,9 +556,9 @@ class Case(FromFields):
         """Measure the case; see `memkern.measure`."""
         return above("engine").measure(self, **options)
 
-    def apply(self, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+    def apply(self, **arrays: Values) -> dict[str, Values]:
         """Run the kernel once on the caller's arrays; see `memkern.apply`."""
-        applied: dict[str, npt.NDArray[Any]] = above("engine").apply(self, **arrays)
+        applied: dict[str, Values] = above("engine").apply(self, **arrays)
         return applied
 
 

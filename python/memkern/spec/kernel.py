@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 IndexArray = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.signedinteger[Any]]
+Values = npt.NDArray[Any]
 
 DTYPES = ("float64", "float32")
 WORD_DTYPES = ("uint64", "uint32")
@@ -165,15 +166,15 @@ class Native(Protocol):
         """Run the iterations in ``[begin, end)`` once and return the seconds."""
         ...
 
-    def copy_in(self, name: str, values: npt.NDArray[Any]) -> None:
+    def copy_in(self, name: str, values: Values) -> None:
         """Set a whole array."""
         ...
 
-    def copy_out(self, name: str) -> npt.NDArray[Any]:
+    def copy_out(self, name: str) -> Values:
         """Return a copy of a whole array."""
         ...
 
-    def peek(self, name: str, positions: IndexArray) -> npt.NDArray[Any]:
+    def peek(self, name: str, positions: IndexArray) -> Values:
         """Return single elements; positions are row-major."""
         ...
 

@@ -10,12 +10,11 @@ import time
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern import small
 from memkern.engine.placing.preparing import ready
 from memkern.engine.processes.communication import exclusive, ranks
-from memkern.engine.recording.samples import CONDITIONS, CORE_SHARE
+from memkern.engine.recording.samples import CONDITIONS, CORE_SHARE, Floats, Labels
 from memkern.engine.sampling import activity
 from memkern.engine.sampling.series import Judge
 from memkern.host import Host, this_host
@@ -51,7 +50,7 @@ class CoreWatch:
     def __init__(self, host: Host | None = None) -> None:
         self.watched_s = 0.0
         self._host = host or this_host()
-        self._rows: list[npt.NDArray[np.float64]] = []
+        self._rows: list[Floats] = []
         self._judge: Judge | None = None
         self._case = case("launch.compute", invocations=self._INVOCATIONS)
 
@@ -69,7 +68,7 @@ class CoreWatch:
                 self._judge.disturbed(block[:, 1:])
                 self._rows.append(block)
 
-    def column(self, name: str) -> npt.NDArray[np.float64]:
+    def column(self, name: str) -> Floats:
         """Return a condition of each sample (see `CONDITIONS`), or its ``seconds``."""
         position = ("seconds", *CONDITIONS).index(name)
         return np.concatenate([np.empty(0), *(rows[:, position] for rows in self._rows)])
@@ -80,7 +79,7 @@ class CoreWatch:
         return self._host.cores.best(self._judge.cores) if self._judge else math.nan
 
     @property
-    def _labels(self) -> npt.NDArray[np.int64]:
+    def _labels(self) -> Labels:
         ends = [self.column(name) for name in ("exchange_s", "exchange_least_s")]
         return labels_of(
             1 / np.column_stack(ends),

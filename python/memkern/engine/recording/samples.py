@@ -23,6 +23,7 @@ from memkern.host.rates import Mode, labels_of
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+Labels = npt.NDArray[np.int64]
 
 # A sample is disturbed if a worker waited for a processor for more than this share of it.
 WAITED_SHARE = 0.05
@@ -184,11 +185,11 @@ class Samples:
         """Median bandwidth of the untimed background traffic, NaN without any."""
         return statistics.median(self.moved_B / self.seconds[:, 0]) / 1e9
 
-    def labels(self, modes: Sequence[Mode]) -> npt.NDArray[np.int64]:
+    def labels(self, modes: Sequence[Mode]) -> Labels:
         """Return the mode in which each sample was taken, by the rates of the exchanges."""
         return labels_of(1 / self.exchange_s[:, ::-1], modes)
 
-    def only(self, wanted: npt.NDArray[np.bool_]) -> Samples:
+    def only(self, wanted: Bools) -> Samples:
         """Return a copy with only the wanted samples."""
         return replace(
             self,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern import small, statistics
 from memkern.engine.recording.counting import Counting
@@ -17,6 +16,8 @@ from memkern.engine.recording.samples import (
     CORE_SHARE,
     EXCHANGE_SHARE,
     QUIET_SHARE,
+    Floats,
+    Labels,
     RunningThread,
     Samples,
     median,
@@ -160,16 +161,16 @@ class Taken:
         return [p for p in self.placements if not p.samples.disturbed]
 
     @functools.cached_property
-    def _labels(self) -> list[npt.NDArray[np.int64]]:
+    def _labels(self) -> list[Labels]:
         """The mode of each sample, for each undisturbed placement."""
         return [p.samples.labels(self.modes) for p in self._clean]
 
     @property
-    def _all_labels(self) -> npt.NDArray[np.int64]:
+    def _all_labels(self) -> Labels:
         return np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
 
     @functools.cached_property
-    def _shares(self) -> npt.NDArray[np.float64]:
+    def _shares(self) -> Floats:
         """Share of the samples that were taken in each mode."""
         return shares_of(self._all_labels, self.modes)
 
@@ -293,7 +294,7 @@ class Taken:
         ]
 
     @functools.cached_property
-    def series(self) -> list[npt.NDArray[np.float64]]:
+    def series(self) -> list[Floats]:
         """The samples of each placement that counts (see `Samples.seconds`)."""
         # As in STREAM, the first sample is left out if kernels run in turn.
         every = [p.samples.seconds for p in self.counted]
@@ -317,7 +318,7 @@ class Measurement:
     """
 
     record: dict[str, Any]
-    samples: npt.NDArray[np.float64]
+    samples: Floats
     environment: dict[str, Any]
     parts: tuple[Measurement, ...] = ()
 

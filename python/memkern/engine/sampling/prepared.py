@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern import isolating, launcher, small
 from memkern.checks import shown
@@ -27,7 +26,7 @@ from memkern.host.capacity import capacity
 from memkern.machine import gpu, remote, settings, switches
 from memkern.machine.topology import limiting_quota, workers_by_quota
 from memkern.spec.case import Case, Part
-from memkern.spec.kernel import Check, Validation, finish
+from memkern.spec.kernel import Check, Validation, Values, finish
 from memkern.spec.options import INTEGERS, OF_RANKS, REQUEST
 
 # Time until the next preparation in a process for code of users, besides the budget, and the bytes
@@ -388,7 +387,7 @@ DELAYS_UNKNOWN = (
 )
 
 
-def _of_dtype(name: str, values: npt.NDArray[Any], case: Case) -> npt.NDArray[Any]:
+def _of_dtype(name: str, values: Values, case: Case) -> Values:
     """Return data of a case in its dtype."""
     try:
         with np.errstate(over="raise"):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern.discovery import above
 from memkern.errors import InputError
@@ -23,7 +22,7 @@ from memkern.host.capacity import last_level_cache_B
 from memkern.machine.caches import FROM_MEMORY
 from memkern.shared.checking import difference, error, extent, positions
 from memkern.spec.case import Case
-from memkern.spec.kernel import Check, IndexArray, Native, Validation, fill_values
+from memkern.spec.kernel import Check, IndexArray, Native, Validation, Values, fill_values
 from memkern.spec.registry import case as case_of
 
 _CHANGED = 64  # inputs and outputs that are changed in an array
@@ -41,10 +40,10 @@ class _Contents:
 
     def __init__(self, case: Case, native: Native) -> None:
         self._case, self._native, self._filled = case, native, native.arrays()
-        self.changed: dict[str, tuple[IndexArray, npt.NDArray[Any]]] = {}
+        self.changed: dict[str, tuple[IndexArray, Values]] = {}
         self.read: dict[str, list[IndexArray]] = {}
 
-    def at(self, name: str, elements: IndexArray) -> npt.NDArray[Any]:
+    def at(self, name: str, elements: IndexArray) -> Values:
         """Return elements of an array before an invocation."""
         if name in self._case.indices:
             return self._case.indices[name][elements]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern.families.spatter.sides import (
     WHOLE,
@@ -53,7 +52,7 @@ def reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     return after
 
 
-def _relative(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
+def _relative(got: Values, wanted: Values) -> Values:
     """Return the relative error of each value; infinite for NaN."""
     return distance(got, wanted) / np.maximum(np.abs(wanted), 1.0)
 

@@ -26,11 +26,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern import small
 from memkern.checks import integer, several
@@ -48,6 +47,7 @@ from memkern.families.spatter.sides import (
     transfers,
 )
 from memkern.inputs.patterns import Pattern, as_pattern, usual_count
+from memkern.inputs.patterns import PatternLike as PatternLike
 from memkern.machine.declarations import declared
 from memkern.machine.remote import description
 from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model
@@ -69,8 +69,6 @@ KERNELS = {
 _REPORT_MEMORY_B = 3 * 10**9
 # Sums and products of numbers below this fit in 64 bits.
 _FAR = 2**60
-
-PatternLike = Pattern | str | Sequence[int] | npt.NDArray[Any]
 
 
 def _refuse(case: Case) -> None:

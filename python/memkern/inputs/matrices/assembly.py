@@ -24,6 +24,7 @@ CSR: TypeAlias = "csr_array[np.float64, tuple[int, int]]"
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 Block: TypeAlias = tuple[Integers, npt.NDArray[Any], "Floats | float"]
 """Number of nonzeros of each row, shape (k,); their columns; their values, or one for all."""
@@ -74,7 +75,7 @@ def blocks(rows: int, width: int) -> Iterator[Integers]:
         yield np.arange(first, min(first + step, rows), dtype=np.int64)
 
 
-def padded(columns: Integers, present: npt.NDArray[np.bool_], values: Floats | float) -> Block:
+def padded(columns: Integers, present: Bools, values: Floats | float) -> Block:
     """Make a block from rows that are padded to the same width.
 
     Parameters

@@ -14,15 +14,20 @@ from __future__ import annotations
 from math import comb
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern.checks import integer, number
-from memkern.inputs.matrices.assembly import CSR, Block, Integers, assemble, blocks, padded
+from memkern.inputs.matrices.assembly import (
+    CSR,
+    Block,
+    Bools,
+    Integers,
+    assemble,
+    blocks,
+    padded,
+)
 
 MAX_SITES = 62
 """The largest number of sites: all binomials of fewer than 63 fit 64 bits."""
-
-_Bools = npt.NDArray[np.bool_]
 
 
 def _chain(sites: object, ups: object, what: str, periodic: bool) -> tuple[int, int]:
@@ -38,7 +43,7 @@ def _binomials(sites: int, ups: int) -> Integers:
     )
 
 
-def _states(ranks: Integers, sites: int, ups: int, choose: Integers) -> tuple[_Bools, Integers]:
+def _states(ranks: Integers, sites: int, ups: int, choose: Integers) -> tuple[Bools, Integers]:
     """Return which sites are up in states, and how many below each site: shapes (sites, k)."""
     up = np.empty((sites, len(ranks)), dtype=bool)
     below = np.empty((sites, len(ranks)), dtype=np.int64)
@@ -53,7 +58,7 @@ def _states(ranks: Integers, sites: int, ups: int, choose: Integers) -> tuple[_B
     return up, below
 
 
-def _hops(ranks: Integers, sites: int, ups: int, periodic: bool) -> tuple[Integers, _Bools]:
+def _hops(ranks: Integers, sites: int, ups: int, periodic: bool) -> tuple[Integers, Bools]:
     """Return the states after exchanging an up with a neighbouring down.
 
     Both results have shape (k, 2 bonds + 1): the numbers of the states, ascending among the

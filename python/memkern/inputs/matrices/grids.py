@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern.checks import integer, number
 from memkern.errors import InputError
@@ -17,6 +16,7 @@ from memkern.inputs.indices import seeded
 from memkern.inputs.matrices.assembly import (
     CSR,
     Block,
+    Bools,
     Floats,
     Integers,
     assemble,
@@ -47,7 +47,7 @@ def _neighbours(
     shape: Sequence[int],
     steps: Integers,
     periodic: Sequence[bool] = (False,) * 3,
-) -> tuple[Integers, npt.NDArray[np.bool_]]:
+) -> tuple[Integers, Bools]:
     """Return the sites after steps, and whether they are on the lattice.
 
     `sites` has shape (k,), `shape` is (nx, ny, nz), `steps` has shape (w, 3) or (k, w, 3), and
@@ -70,9 +70,7 @@ def _neighbours(
     return reached, present
 
 
-def _sorted(
-    columns: Integers, present: npt.NDArray[np.bool_], values: Floats
-) -> tuple[Integers, npt.NDArray[np.bool_], Floats]:
+def _sorted(columns: Integers, present: Bools, values: Floats) -> tuple[Integers, Bools, Floats]:
     """Return the three arrays, shape (k, w), with each row in ascending order of its columns."""
     order = np.argsort(columns, axis=1)
     return (
