@@ -19,10 +19,8 @@ from pathlib import Path
 
 from memkern import small
 from memkern.limits import read_number, read_text
-from memkern.machine.settings import why
+from memkern.machine.settings import ROOT, why
 
-# Folder that contains sys.
-ROOT = Path("/")
 # Counters are updated about every millisecond: over a time a hundred times longer, steps are small.
 _COUNTER_S = 0.1
 # Sensors may report the mean power of the last second, so only the later half of this time counts.

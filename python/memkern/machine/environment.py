@@ -24,6 +24,7 @@ from typing import Any
 from memkern.limits import UNLIMITED_B, cgroup_folders, processor_quota, read_number, read_text
 
 Environment = dict[str, Any]
+CPU = "sys/devices/system/cpu"
 
 # Mitigations that change the performance of loads, gathers, page tables or store forwarding.
 _MITIGATIONS = (
@@ -325,7 +326,6 @@ def _os(root: Path) -> dict[str, Any]:
 
 def _settings(root: Path) -> dict[str, Any]:
     thp = "sys/kernel/mm/transparent_hugepage"
-    cpu = "sys/devices/system/cpu"
     pools = {
         folder.name.removeprefix("hugepages-"): {
             "reserved": read_number(folder, "nr_hugepages"),
@@ -346,13 +346,13 @@ def _settings(root: Path) -> dict[str, Any]:
         "hugepages": pools or None,
         "governor": each_cpu(root, "scaling_governor"),
         "frequency_driver": each_cpu(root, "scaling_driver"),
-        "smt": read_text(root, f"{cpu}/smt/control"),
+        "smt": read_text(root, f"{CPU}/smt/control"),
         "numa_balancing": read_number(root, "proc/sys/kernel/numa_balancing"),
         "randomize_va_space": read_number(root, "proc/sys/kernel/randomize_va_space"),
         "overcommit_memory": read_number(root, "proc/sys/vm/overcommit_memory"),
         "overcommit_ratio": read_number(root, "proc/sys/vm/overcommit_ratio"),
         "mitigations": {
-            name: read_text(root, f"{cpu}/vulnerabilities/{name}") for name in _MITIGATIONS
+            name: read_text(root, f"{CPU}/vulnerabilities/{name}") for name in _MITIGATIONS
         },
         "cgroup": _cgroup_limits(root),
         "limits": _process_limits(root),

@@ -17,6 +17,7 @@ from typing import Any
 from memkern.limits import cgroup_folders, read_number, read_text
 from memkern.machine import smbios
 from memkern.machine.environment import (
+    CPU,
     IN_USE,
     Environment,
     cpu_list,
@@ -160,7 +161,6 @@ ASK_HOST = (
     "times of this machine only"
 )
 SHOW_FILES = "run it where /proc and /sys are visible, such as outside of this container"
-_CPU = "sys/devices/system/cpu"
 
 
 def _processors(environment: Environment) -> Finding:
@@ -226,7 +226,7 @@ def _frequency(base: Path) -> Finding:
 
 
 def _turbo(base: Path) -> Finding:
-    files = ((f"{_CPU}/intel_pstate/no_turbo", 0), (f"{_CPU}/cpufreq/boost", 1))
+    files = ((f"{CPU}/intel_pstate/no_turbo", 0), (f"{CPU}/cpufreq/boost", 1))
     found = ((path, on, read_number(base, path)) for path, on in files)
     path, on, value = next((row for row in found if row[2] in (0, 1)), ("", 0, None))
     return first_that_holds(
@@ -256,7 +256,7 @@ def _smt(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding:
             f"on, with {units}: a program on the other unit of a core takes a third to a half of "
             "its throughput",
             f"measure with --threads {cores or 'CORES'} and with all units, or, as root: "
-            f"echo off > /{_CPU}/smt/control",
+            f"echo off > /{CPU}/smt/control",
         ),
         (off or none or known, GOOD, "off" if off else "none", ""),
         _untold(True, "whether units share cores", ASK_HOST),

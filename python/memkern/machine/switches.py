@@ -13,11 +13,10 @@ from pathlib import Path
 from memkern.errors import InputError
 from memkern.limits import read_number, read_text
 from memkern.machine import gpu, restoring
-from memkern.machine.environment import cpu_list, numbered
+from memkern.machine.environment import CPU, cpu_list, numbered
 from memkern.machine.events import processor
 from memkern.machine.settings import Change, why
 
-_CPU = "sys/devices/system/cpu"
 # Register of the prefetchers, and the bits that each switch off one prefetcher. Intel: "Disclosure
 # of Hardware Prefetcher Control on Some Intel Processors", 2014 (Nehalem to Broadwell), and pepc,
 # MiscFeatureControl.py (later ones): L2 stream, L2 adjacent line, L1 next line, L1 by instruction.
@@ -75,7 +74,7 @@ def prefetchers_off(root: Path = Path("/")) -> list[Change]:
         They can't be switched here.
     """
     register, bits = _register(root)
-    online = cpu_list(read_text(root, f"{_CPU}/online")) or [0]
+    online = cpu_list(read_text(root, f"{CPU}/online")) or [0]
     changes = []
     for unit in online:
         path = str(root / f"dev/cpu/{unit}/msr")
@@ -108,7 +107,7 @@ def _clock_limits(root: Path) -> list[tuple[Path, dict[str, int]]]:
     InputError
         The clock can't be limited here.
     """
-    policies = numbered(root, f"{_CPU}/cpufreq/policy*")
+    policies = numbered(root, f"{CPU}/cpufreq/policy*")
     if not policies:
         raise InputError(
             "the clock can't be limited: this system has no cpufreq (virtual machines rarely have)"

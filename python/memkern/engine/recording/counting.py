@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from memkern.engine.recording.samples import Floats
 from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS, Code, Event
 from memkern.spec.case import Case
 from memkern.spec.kernel import Transfer
-
-Counts = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Counting:
         """The counters of all events that this rank has."""
         return [code for event in self.events for code in self._own(event)]
 
-    def by_event(self, counts: Counts) -> list[Counts]:
+    def by_event(self, counts: Floats) -> list[Floats]:
         """Return the counts of each event, shape (samples, counters, 3), from all counts.
 
         NaN where a counter could not be read. An event that another rank counts has no counters.
@@ -62,7 +60,7 @@ def agrees(ratio: float) -> bool:
 def columns(
     case: Case,
     counting: Counting,
-    counts: Sequence[Sequence[Sequence[Counts]]],
+    counts: Sequence[Sequence[Sequence[Floats]]],
     invocations: int,
     moved: Mapping[str, Transfer],
     level: str,
@@ -121,7 +119,7 @@ def columns(
     }
 
 
-def _of_ranks(counts: Sequence[Sequence[Sequence[Counts]]]) -> list[list[Counts]]:
+def _of_ranks(counts: Sequence[Sequence[Sequence[Floats]]]) -> list[list[Floats]]:
     """Return counts of all placements by rank and event (see `columns`)."""
     return [
         [np.concatenate(of_event) for of_event in zip(*placements, strict=True)]
@@ -130,7 +128,7 @@ def _of_ranks(counts: Sequence[Sequence[Sequence[Counts]]]) -> list[list[Counts]
 
 
 def by_rank(
-    counting: Counting, counts: Sequence[Sequence[Sequence[Counts]]], invocations: int
+    counting: Counting, counts: Sequence[Sequence[Sequence[Floats]]], invocations: int
 ) -> list[dict[str, float | None]]:
     """Return the count of each event in an invocation, by rank, None if it is unknown.
 
@@ -149,7 +147,7 @@ def by_rank(
     ]
 
 
-def _row(event: Event, counts: Counts, invocations: int) -> dict[str, Any]:
+def _row(event: Event, counts: Floats, invocations: int) -> dict[str, Any]:
     """Return name, count per invocation and the share of the time in which the counters ran.
 
     Multiplexed counters are extrapolated to the whole time, each by its own share; the row has the

@@ -67,15 +67,6 @@ def rows(wrap: int, count: int, ranks: int, row_B: int) -> int:
     return needed
 
 
-def check_scatter(positions: IndexArray) -> None:
-    """Raise InputError if an element of the sparse array is written twice."""
-    if len(np.unique(positions)) < positions.size:
-        raise InputError(
-            "scatters over ranks write each element once, since the order of writes is not known: "
-            "use a pattern without repeats and a larger delta"
-        )
-
-
 def check_size(elements: int, ranks: int) -> None:
     """Raise InputError if a rank has too many elements for a library's counts, or for its memory.
 
