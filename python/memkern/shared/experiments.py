@@ -115,9 +115,12 @@ def _bandwidth(level: str) -> Experiment:
         how: dict[str, Any] = {"device": case.knobs.device}
         if case.knobs.backend.on_processors:
             bypass = copies and memory and "nt" in setting.variants
-            how |= {"threads": setting.threads, "pin": case.knobs.pin}
-            how |= {"variant": "nt" if bypass else "simd"}
-            how |= {"repetition": "fork" if memory else "free"}
+            how |= {
+                "threads": setting.threads,
+                "pin": case.knobs.pin,
+                "variant": "nt" if bypass else "simd",
+                "repetition": "fork" if memory else "free",
+            }
         return case_of(
             "stream.copy" if copies else "loops.load",
             footprint_B=least_B if memory else setting.footprint_B,

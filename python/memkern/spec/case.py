@@ -384,8 +384,11 @@ class Case(FromFields):
     def given(self) -> dict[str, Any]:
         """The inputs, options and labels that are not their defaults, by name."""
         limits, numbers = self.spec.limits, self.spec.numbers
-        usual = {"dtype": limits.dtypes[0], "index_dtype": limits.index_dtypes[0]}
-        usual |= {row.column or row.name: row.default for row in self.spec.inputs} | {**numbers}
+        usual = {
+            **{"dtype": limits.dtypes[0], "index_dtype": limits.index_dtypes[0]},
+            **{row.column or row.name: row.default for row in self.spec.inputs},
+            **numbers,
+        }
         found = {
             **self.input_columns,
             **{"dtype": self.dtype, "index_dtype": self.index_dtype},

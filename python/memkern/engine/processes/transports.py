@@ -166,15 +166,14 @@ class _Mpi(Connection):
         return [bytes(found[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
 
     def barrier(self) -> None:
-        self._meetings += 1
-        self._wait(self._comm.Ibarrier().Test, _LATE_S)
+        self._meet(self._comm.Ibarrier(), _LATE_S)
 
     def abort(self) -> None:
         self._mpi.COMM_WORLD.Abort(1)
 
-    def _meet(self, request: Any) -> None:
+    def _meet(self, request: Any, sleep_after_s: float = _SLEEP_AFTER_S) -> None:
         self._meetings += 1
-        self._wait(request.Test)
+        self._wait(request.Test, sleep_after_s)
 
     def _tell_late(self) -> None:
         # The ranks that give up first.
@@ -224,8 +223,7 @@ class _OneSided(Connection):
             self._meetings.bring(content[begin : begin + self._meetings.most_B])
             self._meetings.begin()
             self._wait(self._meetings.complete)
-            parts = self._meetings.contents()
-            found = [one + part for one, part in zip(found, parts, strict=True)]
+            found = [a + b for a, b in zip(found, self._meetings.contents(), strict=True)]
         return found
 
     def _missing(self) -> list[int]:

@@ -158,10 +158,10 @@ def _row(event: Event, counts: Floats, invocations: int) -> dict[str, Any]:
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = running / enabled
         each = np.where(shares > 0, value / shares / (samples * invocations), np.nan)
-    row = {"event": event.name, "count": float(each.sum()), "running": float(shares.min())}
-    if event.unit:
-        row |= {"scale": event.scale, "unit": event.unit}
-    return row
+    return {
+        **{"event": event.name, "count": float(each.sum()), "running": float(shares.min())},
+        **({"scale": event.scale, "unit": event.unit} if event.unit else {}),
+    }
 
 
 def _modelled(

@@ -214,8 +214,10 @@ def _check_chase(case: Case, native: Native) -> Validation:
     _reset(native)
     native.run_range(0, part)
     tally = _tallies(native)
-    bad = tally[:, [_END, _RETURNED]].tolist() != _walks(idx, workers, part)
-    bad = bad or int(tally[:, _ITERATIONS].sum()) != part
+    bad = (
+        tally[:, [_END, _RETURNED]].tolist() != _walks(idx, workers, part)
+        or int(tally[:, _ITERATIONS].sum()) != part
+    )
     _reset(native)
     runs = yield
     tally = _tallies(native)
@@ -228,8 +230,7 @@ def _check_chase(case: Case, native: Native) -> Validation:
         or not before == wanted == native.digest("IDX")
         or _miscounted(case, columns)
     )
-    worst = float("inf") if bad else 0.0
-    return outcome(case, worst, extent(n if whole else WHOLE + 1), **columns)
+    return outcome(case, float("inf") if bad else 0.0, extent(n if whole else WHOLE + 1), **columns)
 
 
 def _miscounted(case: Case, columns: Mapping[str, float]) -> bool:

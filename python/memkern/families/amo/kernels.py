@@ -521,32 +521,33 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         ]
     counts = sorted({*(2**k for k in range(workers.bit_length())), workers})
     compared = ("add", "cas", "plain")
-    cases = [
-        amo(pattern, primitive=primitive, threads=n, **brief)
-        for pattern in PATTERNS
-        for primitive in compared
-        for n in (counts if primitive == "add" else ends)
-    ]
-    cases += [
-        amo("central", threads=n, sharing=sharing, padding=padding, **brief)
-        for sharing, padding in (("private", 0), ("private", 64), ("private", 128), ("shared", 0))
-        for n in counts
-    ]
     most_B = min(2 * cache_B, memory_B // 16)
     # One access per line of VAL, up to a number that is quickly checked: with fewer, the caches
     # would hold all accessed lines.
     line_B = caches.line_B()
-    accesses = min(most_B // line_B, 2**22)
-    cases += [
-        amo(
-            "rand",
-            primitive=primitive,
-            words=most_B // 8,
-            threads=workers,
-            budget_s=0.05,
-            iters=-(-accesses // workers),
-        )
-        for primitive in compared
+    in_memory = {
+        **brief,
+        "words": most_B // 8,
+        "iters": -(-min(most_B // line_B, 2**22) // workers),
+    }
+    cases = [
+        *(
+            amo(pattern, primitive=primitive, threads=n, **brief)
+            for pattern in PATTERNS
+            for primitive in compared
+            for n in (counts if primitive == "add" else ends)
+        ),
+        *(
+            amo("central", threads=n, sharing=sharing, padding=padding, **brief)
+            for sharing, padding in [
+                ("private", 0),
+                ("private", 64),
+                ("private", 128),
+                ("shared", 0),
+            ]
+            for n in counts
+        ),
+        *(amo("rand", primitive=one, threads=workers, **in_memory) for one in compared),
     ]
     for size in sizes(2**14, max(min(most_B, 2**27), 2**14), 9):
         # One word per line: a chase over all words would only take longer.

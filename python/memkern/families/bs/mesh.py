@@ -151,8 +151,10 @@ def _check_both(case: Case, native: Native) -> Validation:
     others = others[~np.isin(others, case.indices["columns"])]
     native.fill(outputs=True)
     yield
-    worst = error(native.peek("xl", at), sums[row])
-    worst = max(worst, error(native.peek("xl", others), fresh(native, "xl", others)))
+    worst = max(
+        error(native.peek("xl", at), sums[row]),
+        error(native.peek("xl", others), fresh(native, "xl", others)),
+    )
     return outcome(case, worst, extent(case.iterations))
 
 
@@ -506,9 +508,10 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     # The indices of all meshes are held at the same time: together at most a quarter of the memory.
     most_B = min(3.5 * cache_B, memory_B / 32)
     beyond = sizes(min(1.5 * cache_B, most_B), most_B, 4)
-    lengths = (*sizes(cache_B // 64, cache_B // 2, 4), *beyond)
-    shapes = [(7, elements(size, 7)) for size in lengths]
-    shapes += [(degree, elements(most_B, degree)) for degree in (1, 2, 3, 5)]
+    shapes = [
+        *((7, elements(size, 7)) for size in (*sizes(cache_B // 64, cache_B // 2, 4), *beyond)),
+        *((degree, elements(most_B, degree)) for degree in (1, 2, 3, 5)),
+    ]
     # The three tests of a shape are adjacent, so that its mesh is built once.
     return [
         case(f"bs.bs{number}", elements=k, degree=degree, budget_s=0.15)

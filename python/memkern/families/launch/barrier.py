@@ -94,8 +94,9 @@ def measure_here(kind: str, threads: Sequence[int], runs: int, pin: str) -> Resu
     records, samples, environments = [], [], {}
     repetition = "spin" if kind == "spin" else "barrier"
     for team in threads:
-        case = registry.case("launch.compute", threads=team, pin=pin, runs=runs)
-        case = case.with_(invocations=_INVOCATIONS)
+        case = registry.case(
+            "launch.compute", threads=team, pin=pin, runs=runs, invocations=_INVOCATIONS
+        )
         runs_of_both = [CaseRun(case.with_(repetition=how)) for how in ("free", repetition)]
         disturbed = [run.place().samples.disturbed for run in runs_of_both]
         if any(disturbed):

@@ -31,13 +31,19 @@ def _kernel(args: argparse.Namespace) -> Kernel:
     reference: Any = args.reference
     if reference and reference.partition(":")[0].endswith(".py"):
         reference = _function_in(*reference.split(":", 1))
-    found: dict[str, Any] = {
-        **{"file": args.file, "function": args.function, "reference": reference},
-        **{"arrays": args.arrays, "flags": args.flags},
-        **{"parameters": named_values(args.set), "bytes_per_iteration": args.bytes},
-    }
-    types = {"dtype": (given(args, "dtype") or {"dtype": "float64"})["dtype"]}
-    return kernel(args.expr, flops=args.flops, idx=args.idx, **found, **types)
+    return kernel(
+        args.expr,
+        file=args.file,
+        function=args.function,
+        reference=reference,
+        arrays=args.arrays,
+        parameters=named_values(args.set),
+        bytes_per_iteration=args.bytes,
+        flops=args.flops,
+        idx=args.idx,
+        dtype=given(args, "dtype").get("dtype", "float64"),
+        flags=args.flags,
+    )
 
 
 def _function_in(path: str, name: str) -> Any:
@@ -73,9 +79,12 @@ def _judged(results: ResultSet) -> str:
         "partly": "bytes are as declared: not all accesses can be counted",
         "declared": "bytes are as declared",
     }
-    found = [how[word] for word in dict.fromkeys(str(r["bytes_counted"]) for r in rows)]
-    found += dict.fromkeys(f"not valid: {r['validation']}" for r in results if not r["valid"])
-    return "; ".join(found)
+    return "; ".join(
+        [
+            *(how[word] for word in dict.fromkeys(str(r["bytes_counted"]) for r in rows)),
+            *dict.fromkeys(f"not valid: {r['validation']}" for r in results if not r["valid"]),
+        ]
+    )
 
 
 RUN_VERB = verb(

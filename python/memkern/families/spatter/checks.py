@@ -229,9 +229,9 @@ def _check_scatter_sampled(
     length = len(side.index)
     # All accesses are searched if there are few, else only those to sampled places are computed.
     accesses = side.count * length
-    of_place = length * side.cycle  # maximum number of accesses to one place
-    if accesses <= _ACCESSES:
-        of_place = accesses // int(lines_of(case).stored)
+    # Maximum number of accesses to one place.
+    few = accesses <= _ACCESSES
+    of_place = accesses // int(lines_of(case).stored) if few else length * side.cycle
     samples = max(64, min(_SAMPLES, WHOLE // max(of_place, 1)))
     # Half are places that instances write, including partition boundaries; half are random.
     boundaries = np.array([side.count * w // workers for w in range(workers)])

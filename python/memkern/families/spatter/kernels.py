@@ -175,8 +175,7 @@ def _case(given: Given) -> Case:
         usual = walker.delta if walker.delta is not None else 8
         deltas[side] = chosen if chosen is not None else _deltas(usual, "delta")
         # Small cases have few instances, and few values on either side.
-        count = small.cut(count, 256)
-        count = small.cut(count, max(1, 2**18 // max(1, *map(abs, deltas[side]))))
+        count = small.cut(count, min(256, max(1, 2**18 // max(1, *map(abs, deltas[side])))))
         indices[f"delta_{side}"] = np.array(deltas[side], dtype=np.int64)
     if kernel.startswith("multi"):
         indices["pattern"] = patterns["pattern"].indices
@@ -344,11 +343,13 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     brief: dict[str, Any] = {"budget_s": 0.1 if quick else 1.0, "runs": None}
     strides = suites.ustride("cpu", footprint_B=footprint)
     cases = [
-        from_config(config, variant=variant, **brief)
-        for config in strides
-        for variant in ("scalar", "auto", "simd")
+        *(
+            from_config(config, variant=variant, **brief)
+            for config in strides
+            for variant in ("scalar", "auto", "simd")
+        ),
+        *(from_config(config, pages="4k", **brief) for config in strides),
     ]
-    cases += [from_config(config, pages="4k", **brief) for config in strides]
     # Published counts, unless they move too many bytes or need too much memory.
     most_moved_B = 2e8 if quick else 1e11
     small = {c["name"]: c for c in suites.apps(footprint_B=footprint)}

@@ -29,8 +29,11 @@ from memkern.inputs.indices import whole_numbers
 from memkern.inputs.matrices.assembly import CSR, Floats, check_size, index_dtype, wrap
 from memkern.limits import check_memory
 
-_BANNER = re.compile(rb"[ \t]*%%MatrixMarket[ \t]+(?i:matrix)((?:[ \t]+[A-Za-z-]+){3})[ \t]*\r?\n")
-_BEFORE_SIZES = re.compile(rb"(?:[ \t]*%[^\n]*\n|[ \t\r]*\n)*")
+# The first line, and the lines without content before that of the sizes.
+_BANNER = re.compile(
+    rb"[ \t]*%%MatrixMarket[ \t]+(?i:matrix)((?:[ \t]+[A-Za-z-]+){3})[ \t]*\r?\n"
+    rb"(?:[ \t]*%[^\n]*\n|[ \t\r]*\n)*"
+)
 _BLANK = re.compile(rb"\n[ \t\r]*(?=\n)")
 _REAL = rb"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[-+]?[0-9]+)?"
 _VALUES = {
@@ -55,14 +58,20 @@ _COMPRESSED = {
     b"BZh": ("bz2", 2**15),
     b"\xfd7zXZ\x00": ("lzma", 2**13),
 }
-# First bytes of other formats, and functions that convert them.
+# Beginnings of other formats, and functions that convert them. A Harwell-Boeing file has the type
+# of matrix, and numbers of rows, columns, entries and others, on the third line.
 _OTHERS = {
-    b"MATLAB 5.0": ("a MATLAB file", "scipy.io.loadmat reads it, and scipy.io.mmwrite writes .mtx"),
-    b"\x89HDF\r\n": ("an HDF5 or MATLAB 7.3 file", "h5py reads it, scipy.io.mmwrite writes .mtx"),
-    b"PK\x03\x04": ("a zip file", "unzip it, and name the .mtx within"),
+    rb"MATLAB 5\.0": (
+        "a MATLAB file",
+        "scipy.io.loadmat reads it, and scipy.io.mmwrite writes .mtx",
+    ),
+    rb"\x89HDF\r\n": ("an HDF5 or MATLAB 7.3 file", "h5py reads it, scipy.io.mmwrite writes .mtx"),
+    rb"PK\x03\x04": ("a zip file", "unzip it, and name the .mtx within"),
+    rb"(?i:[^\n]*\n[^\n]*\n[RCPIQ][SUHZR][AE][ \t]+[0-9]+[ \t]+[0-9]+)": (
+        "a Harwell-Boeing or Rutherford-Boeing file",
+        "scipy.io.hb_read reads real values, and scipy.io.mmwrite writes .mtx",
+    ),
 }
-# Type of matrix, numbers of rows, columns, entries and others on the third line.
-_HARWELL_BOEING = re.compile(rb"[^\n]*\n[^\n]*\n[RCPIQ][SUHZR][AE][ \t]+[0-9]+[ \t]+[0-9]+", re.I)
 
 
 class _Header(NamedTuple):
@@ -217,9 +226,8 @@ def _check_size(source: Path, header: _Header) -> None:
     """Refuse a matrix that does not fit in memory together with its unsorted entries."""
     value_B = 16 if header.field == "complex" else 8
     # Row, column and value of each entry, in addition to the matrix.
-    more_B = header.entries * (value_B + 2 * 8)
-    if header.layout == "array":
-        more_B += header.rows * header.columns * 2 * value_B
+    dense = header.rows * header.columns if header.layout == "array" else 0
+    more_B = header.entries * (value_B + 2 * 8) + dense * 2 * value_B
     nonzeros = header.entries * (1 if header.symmetry == "general" else 2)
     try:
         check_size(header.rows, header.columns, nonzeros, more_B)
@@ -267,14 +275,16 @@ def _header(source: Path, content: bytes) -> _Header:
             )
     if field == "pattern" and (layout == "array" or symmetry == "skew-symmetric"):
         raise InputError(f"{source} must have values, because it is {layout} {symmetry}")
-    at = _BEFORE_SIZES.match(content, banner.end())
-    begin = at.end() if at else banner.end()
+    begin = banner.end()
     end = content.find(b"\n", begin)
     sizes = content[begin : max(end, begin)].split()
     names = ("rows", "columns", "entries")[: 3 if layout == "coordinate" else 2]
     if len(sizes) != len(names) or not all(re.fullmatch(rb"[0-9]{1,30}", size) for size in sizes):
-        few = layout == "coordinate" and len(sizes) == 2
-        cure = ": add the number of columns as the second one" if few else ""
+        cure = (
+            ": add the number of columns as the second one"
+            if layout == "coordinate" and len(sizes) == 2
+            else ""
+        )
         raise InputError(
             f"line {_line_number(content, begin)} of {source} must be the numbers of "
             f"{' and '.join((', '.join(names[:-1]), names[-1]))}, not {_quoted(content, begin)}"
@@ -288,25 +298,17 @@ def _header(source: Path, content: bytes) -> _Header:
             f"{source} must be square, because it is {symmetry}, not {shown(rows)} x "
             f"{shown(columns)}"
         )
-    if layout == "coordinate":
-        entries = given[0]
-    elif symmetry == "general":
-        entries = rows * columns
-    else:
-        entries = rows * (rows - 1) // 2 + (0 if symmetry == "skew-symmetric" else rows)
-    return _Header(layout, field, symmetry, rows, columns, entries, end)
+    # Of an array: all, those below the diagonal, or also those on it.
+    entries = {"general": rows * columns, "skew-symmetric": rows * (rows - 1) // 2}
+    stored = given[0] if given else entries.get(symmetry, rows * (rows + 1) // 2)
+    return _Header(layout, field, symmetry, rows, columns, stored, end)
 
 
 def _name_format(source: Path, content: bytes) -> None:
     """Raise InputError if a file has another known format, with advice for converting it."""
-    for first, (what, converts) in _OTHERS.items():
-        if content.startswith(first):
+    for beginning, (what, converts) in _OTHERS.items():
+        if re.match(beginning, content):
             raise InputError(f"{source} is {what}, not a Matrix Market file: {converts}")
-    if _HARWELL_BOEING.match(content):
-        raise InputError(
-            f"{source} is a Harwell-Boeing or Rutherford-Boeing file, not a Matrix Market file: "
-            "scipy.io.hb_read reads real values, and scipy.io.mmwrite writes .mtx"
-        )
     if re.match(rb"[ \t]*%[ \t]*MatrixMarket", content, re.I):
         raise InputError(f"the first line of {source} must begin with %%MatrixMarket, with two %")
 
