@@ -81,9 +81,8 @@ def _decode_json(path: Path) -> Contents:
     with parsing(path, RESULT):
         document = json.loads(content)
         kinds, environments = _parse_header(document)
-        records = [_parse_record(record, kinds) for record in document["records"]]
         return Contents(
-            records,
+            [_parse_record(record, kinds) for record in document["records"]],
             [np.array([restored(t, "real") for t in row]) for row in document["samples"]],
             environments,
         )

@@ -156,9 +156,7 @@ class ResultSet:
 
     def __add__(self, other: ResultSet) -> ResultSet:
         """Return the records of both, starting with `self`."""
-        if not isinstance(other, ResultSet):
-            return NotImplemented
-        return concat([self, other])
+        return concat([self, other]) if isinstance(other, ResultSet) else NotImplemented
 
     @overload
     def __getitem__(self, key: str) -> pd.Series: ...

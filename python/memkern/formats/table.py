@@ -75,11 +75,10 @@ def record_line(record: Mapping[str, Any]) -> str:
     """Return a record in one line: its case, its main value with the interval, and its state."""
     names = str(record.get("case_columns") or "pattern").split()
     inputs = {name: record[name] for name in ("name", *names, "threads") if record.get(name)}
-    ran = " ".join(str(record[name]) for name in ("variant", "isa") if record.get(name))
     valid = "valid" if record.get("valid") else "invalid"
     parts = [
         ", ".join([str(record.get("kernel")), *(f"{k}={shown(v)}" for k, v in inputs.items())]),
-        ran,
+        " ".join(str(record[name]) for name in ("variant", "isa") if record.get(name)),
         _main_value(record),
         ", ".join(filter(None, (valid, str(record.get("state") or "")))),
     ]

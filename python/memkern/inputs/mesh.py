@@ -178,5 +178,4 @@ def rows_of(
     row_starts = np.zeros(global_nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(unmasked, minlength=global_nodes), out=row_starts[1:])
     # Masked nodes are negative and come first; stable keeps the columns of a row ascending.
-    columns = np.argsort(numbers, kind="stable")[len(numbers) - len(unmasked) :]
-    return row_starts, columns
+    return row_starts, np.argsort(numbers, kind="stable")[len(numbers) - len(unmasked) :]

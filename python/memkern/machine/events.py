@@ -221,14 +221,12 @@ def of_user_code(event: Event) -> Event | None:
     code is never counted.
     """
     plain, levels = _levels(event.name)
-    per_worker = all(code.unit < 0 for code in event.codes)
     in_kernel = plain not in _OF_THE_KERNEL and any(code.kernel for code in event.codes)
-    if levels or not per_worker or not in_kernel:
+    if levels or any(code.unit >= 0 for code in event.codes) or not in_kernel:
         return None
-    codes = tuple(code._replace(kernel=False) for code in event.codes)
     return replace(
         event,
-        codes=codes,
+        codes=tuple(code._replace(kernel=False) for code in event.codes),
         meaning=f"{event.meaning}, of user code only".removeprefix(", "),
         user_only=True,
     )

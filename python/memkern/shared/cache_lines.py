@@ -58,6 +58,5 @@ def partly_accessed(elements: IndexArray, per_line: int, size: int | None = None
     """
     lines = elements // per_line
     first = np.flatnonzero(np.diff(lines, prepend=-1))
-    number = np.diff(first, append=len(lines))
     whole = per_line if size is None else np.minimum(per_line, size - lines[first] * per_line)
-    return int(np.count_nonzero(number < whole))
+    return int(np.count_nonzero(np.diff(first, append=len(lines)) < whole))

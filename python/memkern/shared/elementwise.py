@@ -108,9 +108,8 @@ def regular(
             return error(got, np.atleast_1d(total))
         # Combined results of parts are compared with the total, short windows with `operation`.
         assert combine is not None
-        n = case.iterations
         zero = np.zeros(1, dtype=np.int64)
-        boundaries = np.linspace(0, n, _PARTS + 1).astype(np.int64)
+        boundaries = np.linspace(0, case.iterations, _PARTS + 1).astype(np.int64)
         native.fill(outputs=True)
         parts = []
         for begin, end in itertools.pairwise(boundaries):

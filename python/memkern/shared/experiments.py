@@ -114,11 +114,10 @@ def _bandwidth(level: str) -> Experiment:
         least_B = max(2 * FROM_MEMORY * setting.last_B, 2**26)
         how: dict[str, Any] = {"device": case.knobs.device}
         if case.knobs.backend.on_processors:
-            bypass = copies and memory and "nt" in setting.variants
             how |= {
                 "threads": setting.threads,
                 "pin": case.knobs.pin,
-                "variant": "nt" if bypass else "simd",
+                "variant": "nt" if copies and memory and "nt" in setting.variants else "simd",
                 "repetition": "fork" if memory else "free",
             }
         return case_of(

@@ -40,9 +40,8 @@ def as_defined(frame: DataFrame, definition: str, pattern: str = "") -> DataFram
     """
     for column, wanted in (("definition", definition), ("index_pattern", pattern)):
         if wanted and column in frame:
-            found = words(frame[column])
             free = frame["kernel"].str.contains("central_") & (column == "index_pattern")
-            frame = frame[found.isin(["", wanted]) | free]
+            frame = frame[words(frame[column]).isin(["", wanted]) | free]
     return frame
 
 

@@ -185,8 +185,11 @@ class CaseRun:
         looks = len(self.placements) % max(len(self.placements) // 10, 1) == 0
         spent_s = sum(placement.wall_s for placement in self.placements)
         # Placements in less time than usual tell too little of how the host changes.
-        wide = not looks or spent_s < stop.usual_s
-        wide = wide or math.sinh(spread().floor.within()) > stop.precision
+        wide = (
+            not looks
+            or spent_s < stop.usual_s
+            or math.sinh(spread().floor.within()) > stop.precision
+        )
         return ranks().first((wide or self.taken.disturbed) and spent_s < stop.most_s)
 
     def place(self, prepared: Prepared | None = None) -> Placement:

@@ -80,9 +80,8 @@ class CoreWatch:
 
     @property
     def _labels(self) -> Labels:
-        ends = [self.column(name) for name in ("exchange_s", "exchange_least_s")]
         return labels_of(
-            1 / np.column_stack(ends),
+            1 / np.column_stack([self.column(name) for name in ("exchange_s", "exchange_least_s")]),
             self._host.cores.modes(self._judge.exchanging) if self._judge else [],
         )
 

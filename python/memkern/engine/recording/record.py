@@ -198,11 +198,10 @@ def times_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
     summary["time_median_s"] = statistics.median(medians)
     if taken.disturbed:
         summary |= dict.fromkeys((name for name in summary if name.startswith("within_")), math.nan)
-    several = len(medians) > 1
     return {
         **summary,
         **intervals_of(taken, column, spread),
-        "placement_sd": float(np.std(np.log(medians), ddof=1)) if several else math.nan,
+        "placement_sd": float(np.std(np.log(medians), ddof=1)) if len(medians) > 1 else math.nan,
     }
 
 
@@ -477,7 +476,6 @@ def _rank_columns(
         return {}
     seconds = np.concatenate([p.samples.by_rank for p in counted], axis=1)
     medians = np.median(seconds, axis=1)
-    slowest = np.bincount(seconds.argmax(axis=0), minlength=ranks.size)
     moved_B = case.bytes_B * taken.cases / ranks.size
     rows = [
         {
@@ -494,7 +492,7 @@ def _rank_columns(
         )
     ]
     return {
-        "slowest_rank": int(slowest.argmax()),
+        "slowest_rank": int(np.bincount(seconds.argmax(axis=0), minlength=ranks.size).argmax()),
         # Ranks that take no part in messages, or only answer, do not wait for them.
         "rank_spread": float(medians.max() / medians.min() - 1)
         if not case.spec.counts.messages

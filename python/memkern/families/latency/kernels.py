@@ -348,8 +348,7 @@ def _loaded(given: Given) -> Case:
             "latency.loaded needs at least two workers: one for the chain, others for traffic"
         )
     usual_B = max(capacity.from_memory(whole_B=parts) // (2 * (workers - 1)), 2**20)
-    traffic_B = small.cut(given.traffic_B or usual_B, 2**18)
-    traffic_lines = max(traffic_B // ring["line_B"], GROUP)
+    traffic_lines = max(small.cut(given.traffic_B or usual_B, 2**18) // ring["line_B"], GROUP)
     steps = {"steps": given.steps or 2**14}
     return given.case(
         integers={

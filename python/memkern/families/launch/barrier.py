@@ -72,13 +72,12 @@ def _measure_in_new_process(
     kind: str, threads: Sequence[int] | None, runs: int, pin: str
 ) -> ResultSet:
     """Measure one kind in a new process, with its wait policy."""
-    policy = "active" if kind == "omp-active" else "passive"
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "barrier.json"
         words = ["memkern.families.launch.barrier", kind, str(target), str(runs), pin]
         done = subprocess.run(
             python_command(*words, *map(str, threads or ())),
-            env={**os.environ, "OMP_WAIT_POLICY": policy},
+            env={**os.environ, "OMP_WAIT_POLICY": "active" if kind == "omp-active" else "passive"},
             stderr=subprocess.PIPE,
             text=True,
         )

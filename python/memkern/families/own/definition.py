@@ -250,10 +250,12 @@ class Definition:
                     max(length, extents[array.of][1]) if array.of else length
                 )[:length].astype(self.index_dtype)
                 values[array.name] %= extents[array.of][1] if array.of else length
-            elif array.role == SUM:
-                values[array.name] = np.zeros(counting.WORKERS * SUM_B // size_B, self.dtype)
             else:
-                values[array.name] = rng.uniform(1, 2, length).astype(self.dtype)
+                values[array.name] = (
+                    np.zeros(counting.WORKERS * SUM_B // size_B, self.dtype)
+                    if array.role == SUM
+                    else rng.uniform(1, 2, length).astype(self.dtype)
+                )
         return Called(self.arrays, values, [*integers.values()], [x for _, x in self.numbers], n)
 
     def _compiled(self, counted: bool = False) -> tuple[Path, int]:

@@ -326,10 +326,11 @@ def _build(definition: Definition, given: Given) -> Case:
     if n is None:
         some = definition.extents(_SOME, integers)
         each_B = np.dtype(given.dtype).itemsize * sum(size for _, size in some.values()) / _SOME
-        if given.footprint_B is None:
-            n = memory_sized(given.dtype, element_B=each_B)
-        else:
-            n = max(int(given.footprint_B / each_B), 1)
+        n = (
+            memory_sized(given.dtype, element_B=each_B)
+            if given.footprint_B is None
+            else max(int(given.footprint_B / each_B), 1)
+        )
     n = small.cut(n, 2**14 + n.bit_length())
     lengths = {name: length for name, (_, length) in definition.extents(n, integers).items()}
     sizes = {"elements": n, "scatters": 0, **{f"length of {k}": v for k, v in lengths.items()}}

@@ -96,11 +96,10 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
 
     def traffic(case: Case) -> Traffic:
         size = float(case.value_B)
-        index = len(idx) * float(np.dtype(case.index_dtype or "int64").itemsize)
         return Traffic(
             read=len(read) * size,
             write=size,
-            index=index,
+            index=len(idx) * float(np.dtype(case.index_dtype or "int64").itemsize),
             write_allocate=filled_B(case) / case.iterations,
         )
 
@@ -134,10 +133,9 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
     def transfers(
         case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
     ) -> dict[str, Transfer]:
-        inner = Transfer(case.traffic.read + case.traffic.index, case.traffic.write)
         return crossed(
             levels,
-            inner,
+            Transfer(case.traffic.read + case.traffic.index, case.traffic.write),
             Transfer(*(each_B / case.iterations for each_B in from_memory(case))),
             bypass=not case.allocates,
         )

@@ -75,9 +75,8 @@ def _last_instances(case: Case, workers: int) -> list[IndexArray]:
             decisive.append(np.arange(max(begin, end - wrap), end))
             continue
         # The last chunks of this worker that together cover every row of the buffer.
-        own = np.arange(worker, -(-count // chunk), workers)
         n = np.zeros(0, dtype=np.int64)
-        for c in own[::-1]:
+        for c in np.arange(worker, -(-count // chunk), workers)[::-1]:
             n = np.concatenate([np.arange(c * chunk, min(count, (c + 1) * chunk)), n])
             if len(np.unique(n % wrap)) == min(wrap, count):
                 break
@@ -152,9 +151,8 @@ def check_gather(case: Case, native: Native) -> Validation:
     # Rows hold only the last instances; others are checked by running single instances.
     rng = np.random.default_rng(0)
     wrap, length = case.integers["wrap"], dense_length(case)
-    source = native.arrays()[side.array]
     begins = rng.integers(0, side.count, min(_WINDOWS, max(1, WHOLE // length)))
-    wanted = fill_values(side.positions(begins), source)
+    wanted = fill_values(side.positions(begins), native.arrays()[side.array])
     # Worker 0 runs a single instance, or any worker with a dynamic schedule.
     candidates = np.arange(workers if case.knobs.schedule == "dynamic" else 1)
     rows = (candidates[:, None] * wrap * length + np.arange(length)).ravel()

@@ -74,8 +74,7 @@ def blocks_of(case: Case) -> int:
     range of the indices for all instances, and all share a dense buffer.
     """
     blocks = -(-dense_length(case) // _DIVIDED)
-    on_processors = case.knobs.backend.on_processors
-    return blocks if on_processors and blocks > case.integers["count"] else 0
+    return blocks if case.knobs.backend.on_processors and blocks > case.integers["count"] else 0
 
 
 def access_blocks(side: SparseSide, n: IndexArray) -> Iterator[tuple[IndexArray, int, IndexArray]]:
@@ -180,10 +179,9 @@ def transfers(
 ) -> dict[str, Transfer]:
     """Count indices and values between registers and L1, and whole lines once beyond L1."""
     moved_B = dense_length(case) * case.integers["count"] / case.iterations * case.value_B
-    inner = Transfer(moved_B + case.traffic.index, moved_B)
     return crossed(
         levels,
-        inner,
+        Transfer(moved_B + case.traffic.index, moved_B),
         Transfer(*(each_B / case.iterations for each_B in from_memory(case))),
         bypass=not case.allocates,
     )

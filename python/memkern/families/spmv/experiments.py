@@ -36,9 +36,8 @@ def _adjacent(case: Case, size_B: float) -> Case | None:
         return None
     columns, sigma = max(n["columns"] * rows // n["rows"], 1), min(n["sigma"], rows)
     entries = slice(int(starts[first]), int(starts[first + rows]))
-    fewer = resized(case, rows=rows, columns=columns, nonzeros=int(found[first]), sigma=sigma)
     return dataclasses.replace(
-        fewer,
+        resized(case, rows=rows, columns=columns, nonzeros=int(found[first]), sigma=sigma),
         indices={
             "starts": starts[first : first + rows + 1] - starts[first],
             "columns": case.indices["columns"][entries] % columns,
@@ -59,9 +58,8 @@ def _equal_rows(case: Case, setting: Setting) -> Case | None:
 
 
 def _balanced(case: Case, setting: Setting) -> Case | None:
-    balanced = resized(case, by_entries=1)
     return (
-        dataclasses.replace(balanced, columns={**case.columns, "balance": "nnz"})
+        dataclasses.replace(resized(case, by_entries=1), columns={**case.columns, "balance": "nnz"})
         if setting.threads > 1
         else None
     )

@@ -222,10 +222,9 @@ def as_csr(case: Case) -> csr_array:
     """Return a case's matrix as an array of SciPy."""
     from scipy.sparse import csc_array, csr_array
 
-    shape = (case.integers["rows"], case.integers["columns"])
     parts = (case.data["values"], case.indices["columns"], case.indices["starts"])
     kind = csc_array if case.spec.name == "spmv.csc" else csr_array
-    return csr_array(kind(parts, shape=shape))
+    return csr_array(kind(parts, shape=(case.integers["rows"], case.integers["columns"])))
 
 
 def order_of(case: Case, native: Native) -> IndexArray:
@@ -265,11 +264,10 @@ def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Na
     allowed = terms * size
     errors = distance(native.peek("y", look), wanted) / np.where(allowed > 0, allowed, 1)
     each_row_once = np.bincount(order, minlength=n).all()
-    worst = float(np.max(errors, initial=0.0)) if each_row_once else np.inf
     facts = native.obtained()["facts"]
     return outcome(
         case,
-        worst,
+        float(np.max(errors, initial=0.0)) if each_row_once else np.inf,
         "whole" if len(look) == n else "sampled",
         beta=case.integers["nonzeros"] / facts["entries_stored"],
         convert_s=facts["convert_s"],

@@ -143,12 +143,10 @@ class Product:
         in_columns = ours if self._before is None else ours[self._before]
         if self.case.integers["move_columns"]:
             in_columns = in_columns[self._order]
-        to_x = np.pad(in_columns, (0, arrays["x"]["columns"] - columns))
-        to_y = np.pad(result[self.order], (0, arrays["y"]["columns"] - rows))
         self.permute_s = time.perf_counter() - begin
         with exclusive():
-            native.copy_in("x", to_x)
-            native.copy_in("y", to_y)
+            native.copy_in("x", np.pad(in_columns, (0, arrays["x"]["columns"] - columns)))
+            native.copy_in("y", np.pad(result[self.order], (0, arrays["y"]["columns"] - rows)))
             native.run(1)
             product = native.copy_out("y")[:rows]
         begin = time.perf_counter()
