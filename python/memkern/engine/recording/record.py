@@ -127,7 +127,6 @@ def measurement_of(
             as_run, last.check, beside, taken, min(float(s[:, 0].min()) for s in taken.series)
         ),
     }
-    of_caches = _cache_columns(taken)
     kernels = obtained["stages"][: last.samples.seconds.shape[1] - 1]
     # Record of all kernels together, if an invocation runs several in turn.
     counted, rank_counts = _counted_columns(taken, host, as_run, caches)
@@ -145,7 +144,7 @@ def measurement_of(
             "doctor": host.health,
             **times,
             **_rates(case, model_B, taken, times, launches_s),
-            **of_caches,
+            **_cache_columns(taken),
             **_traffic_columns(case, traffic_GBps, times["time_median_s"]),
             **{
                 f"{level}_{way}_B": taken.cases * moved_B

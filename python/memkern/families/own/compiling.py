@@ -74,9 +74,8 @@ def compiler() -> tuple[tuple[str, ...], str]:
 def flags(name: str, extra: Sequence[str] = ()) -> list[str]:
     """Return the flags for a file of this name, with further ones of the user."""
     is_cpp = name.endswith((".cc", ".cpp", ".cxx", ".C"))
-    language = ["-std=gnu++17", "-lstdc++"] if is_cpp else ["-std=gnu11"]
     return [
-        *language,
+        *(["-std=gnu++17", "-lstdc++"] if is_cpp else ["-std=gnu11"]),
         *_FLAGS,
         *_FLAGS_OF[_kind()],
         *(_X86 if os.uname().machine == "x86_64" else ()),
