@@ -13,7 +13,7 @@ from sharing import once
 
 import memkern as mk
 from memkern import small
-from memkern.families.bs import mesh as meshes
+from memkern.families.bs import kernels as meshes
 from memkern.families.spmv import distributed as products
 from memkern.families.spmv.kernels import as_csr
 from memkern.spec.case import Case

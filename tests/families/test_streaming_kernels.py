@@ -11,8 +11,8 @@ from shapes import built
 
 import memkern as mk
 from memkern import _memkern
-from memkern.families.loops import stencil_matvec
-from memkern.families.loops.stencil_matvec import rows_held
+from memkern.families.loops import kernels as loops
+from memkern.families.loops.kernels import rows_held
 from memkern.shared import elementwise as streaming
 from memkern.spec.registry import registry
 
@@ -251,7 +251,7 @@ def made_up_caches(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         {"level": level, "size_B": size_B, "shared_by": 2 if level == 3 else 1}
         for level, size_B in enumerate(MADE_UP_B, 1)
     ]
-    monkeypatch.setattr(stencil_matvec, "data_caches", lambda: caches)
+    monkeypatch.setattr(loops, "data_caches", lambda: caches)
     return caches
 
 

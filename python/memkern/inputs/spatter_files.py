@@ -22,7 +22,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -66,7 +65,7 @@ class Config(TypedDict):
     local_work_size: int | None
 
 
-@dataclass
+@dataclasses.dataclass
 class SpatterFile:
     """The configurations of a JSON file or a command line.
 
@@ -85,7 +84,7 @@ class SpatterFile:
     """
 
     configs: list[Config]
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
     threads: int | None = None
     on_gpu: bool = False
     block_shared: int | None = None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -540,10 +539,10 @@ class Case(FromFields):
             There is no such field, or a value is out of range.
         """
         new = by_part({name: plain(value, name) for name, value in changes.items()})
-        changed = dataclasses.replace(
+        changed = replace(
             self,
-            knobs=dataclasses.replace(self.knobs, **new["knobs"]) if new["knobs"] else self.knobs,
-            stop=dataclasses.replace(self.stop, **new["stop"]) if new["stop"] else self.stop,
+            knobs=replace(self.knobs, **new["knobs"]) if new["knobs"] else self.knobs,
+            stop=replace(self.stop, **new["stop"]) if new["stop"] else self.stop,
             labels={**self.labels, **new["labels"]},
             **new["own"],
         )
@@ -574,8 +573,8 @@ def by_part(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         A case has no such field.
     """
     known = {
-        "knobs": {f.name for f in dataclasses.fields(Knobs)},
-        "stop": {f.name for f in dataclasses.fields(Stop)},
+        "knobs": {f.name for f in fields(Knobs)},
+        "stop": {f.name for f in fields(Stop)},
         "own": {"dtype", "index_dtype", "template_variant"},
         "labels": {*LABELS},
     }

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from memkern import backends, small
@@ -31,7 +30,7 @@ PLACEMENTS = 10
 _USUAL_S, _PRECISE_S = 1.0, 30.0
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Option:
     """Declaration of an option or of an input of a kernel, besides its name and default.
 
@@ -108,7 +107,7 @@ class Option:
     short: str = ""
     alias: str = ""
     parse: Callable[[str], list[Any]] | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     per: float = 1.0
     unit: str = ""
     column: str = ""
@@ -183,7 +182,7 @@ class Declared(NamedTuple):
 
 
 def _option(default: Any, help: str, **facts: Any) -> Any:
-    return field(default=default, metadata={"option": Option(help, **facts)})
+    return dataclasses.field(default=default, metadata={"option": Option(help, **facts)})
 
 
 def declared(table: Any) -> tuple[Declared, ...]:
@@ -210,7 +209,7 @@ def _given(table: Knobs | Stop) -> Iterator[tuple[Declared, Any]]:
             yield row, value
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Knobs:
     """How a case is run; every field is part of its identity and of its record.
 
@@ -559,7 +558,7 @@ class Knobs:
 _SMALL: Mapping[str, float] = {"runs": 3, "budget_s": 0.005, "max_samples": 10, "invocations": 2}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Stop:
     """When a measurement has enough samples, and what is known about the machine.
 

@@ -9,7 +9,6 @@ import inspect
 import json
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from memkern.checks import listed, meant, one_of, plain, shown, unknown
@@ -42,7 +41,7 @@ builders: dict[str, Callable[..., Case]] = {}
 _suites: dict[str, Suite] = {}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Suite:
     """A published list of cases.
 

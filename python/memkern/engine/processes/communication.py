@@ -30,7 +30,6 @@ import numpy.typing as npt
 
 from memkern import launcher
 from memkern.engine.processes import transports
-from memkern.engine.processes.transports import Connection, Floats
 from memkern.errors import DeviceError, InputError, interrupted_by, warn
 from memkern.machine.environment import cpu_list, units_of_core
 
@@ -85,7 +84,7 @@ class Ranks:
         comm: str = "none",
         number: int = 0,
         size: int = 1,
-        transport: Connection | None = None,
+        transport: transports.Connection | None = None,
     ) -> None:
         self.comm = comm
         self.number = number
@@ -203,7 +202,7 @@ class Ranks:
         own = self.hosts[self.number]
         return [v for v, host in zip(values, self.hosts, strict=True) if host == own]
 
-    def largest(self, values: npt.ArrayLike) -> Floats:
+    def largest(self, values: npt.ArrayLike) -> transports.Floats:
         """Return the element-wise maximum over the ranks; see `gate` for the errors.
 
         Parameters
@@ -236,7 +235,7 @@ class Ranks:
                 target=self._give_up, args=(self._watched, self._transport), daemon=True
             ).start()
 
-    def _give_up(self, ended: threading.Event, transport: Connection) -> None:
+    def _give_up(self, ended: threading.Event, transport: transports.Connection) -> None:
         """End all ranks, unless a call of the library ends in time."""
         # The second rank gives up later, in case the first rank is the one that does not answer.
         waited_s = launcher.timeout_s() * (1 + 0.1 * min(self.number, 2))

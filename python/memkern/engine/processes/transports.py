@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import backends, launcher
-from memkern.backends import Backend
 from memkern.errors import InputError
 from memkern.machine import remote
 
@@ -134,7 +133,7 @@ class Connection:
 class _Mpi(Connection):
     """Communication by MPI."""
 
-    def __init__(self, backend: Backend, mpi: Any) -> None:
+    def __init__(self, backend: backends.Backend, mpi: Any) -> None:
         super().__init__(backend.name)
         self._mpi = mpi
         self._comm = mpi.COMM_WORLD.Dup()
@@ -192,7 +191,7 @@ class _Mpi(Connection):
 class _OneSided(Connection):
     """Communication by one-sided operations: a rank puts its content into the memory of others."""
 
-    def __init__(self, backend: Backend, module: Any) -> None:
+    def __init__(self, backend: backends.Backend, module: Any) -> None:
         super().__init__(backend.name)
         self._module = module
         self._meetings = module.Meetings()
@@ -251,7 +250,7 @@ def requested_transport(variables: Mapping[str, str] = os.environ) -> str:
     return " ".join(f"{name}={variables[name]}" for name in _TRANSPORTS if variables.get(name))
 
 
-def _by_mpi(backend: Backend, level: str) -> _Mpi:
+def _by_mpi(backend: backends.Backend, level: str) -> _Mpi:
     """Connect by mpi4py, if it communicates with all processes that were started.
 
     Raises
@@ -280,7 +279,7 @@ def _by_mpi(backend: Backend, level: str) -> _Mpi:
         return _Mpi(backend, mpi)
 
 
-def _by_module(backend: Backend, level: str) -> _OneSided:
+def _by_module(backend: backends.Backend, level: str) -> _OneSided:
     """Connect by the module of a backend, if it communicates with all processes that were started.
 
     Raises
@@ -298,7 +297,7 @@ def _by_module(backend: Backend, level: str) -> _OneSided:
         return _OneSided(backend, module)
 
 
-def _by(backend: Backend, level: str) -> Connection:
+def _by(backend: backends.Backend, level: str) -> Connection:
     """Connect by a library over ranks."""
     return (_by_mpi if backend.by_mpi4py else _by_module)(backend, level)
 

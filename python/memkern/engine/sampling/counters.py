@@ -11,17 +11,16 @@ from memkern.engine.recording.counting import Counting
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.machine import events
-from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS, Event
 
 AUTO = "auto"
 # Folder that contains proc and sys.
 ROOT = Path("/")
-_TRAFFIC = tuple(f"{name}_{way}" for name in BOUNDARIES for way in WAYS)
+_TRAFFIC = tuple(f"{name}_{way}" for name in events.BOUNDARIES for way in events.WAYS)
 # Counted with `AUTO` if the system permits it.
 _ALWAYS = ("page-faults", "context-switches", "cpu-migrations")
 
 
-def _event_of(name: str) -> Event:
+def _event_of(name: str) -> events.Event:
     """Return the event with this name, or the event of the quantity with this name.
 
     Raises
@@ -31,7 +30,7 @@ def _event_of(name: str) -> Event:
     """
     if rows := events.quantities(ROOT).get(name):
         return events.of_quantity(name, rows, ROOT)
-    if name in (*_TRAFFIC, TLB_MISSES):
+    if name in (*_TRAFFIC, events.TLB_MISSES):
         raise InputError(f"event {shown(name)} can't be counted: {_lacking()}")
     return events.find(name, ROOT)
 
@@ -45,11 +44,11 @@ def _lacking() -> str:
     return f"the table of events lacks this processor ({what})"
 
 
-def _why_not(event: Event) -> str:
+def _why_not(event: events.Event) -> str:
     return next((why for code in event.codes if (why := _memkern.why_not_counted(code))), "")
 
 
-def _permitted(event: Event) -> tuple[Event, str]:
+def _permitted(event: events.Event) -> tuple[events.Event, str]:
     """Return an event as it can be counted here, and why it can't, which is empty if it can.
 
     If counting in the kernel is not permitted, only user code is counted, as in perf.
@@ -59,7 +58,7 @@ def _permitted(event: Event) -> tuple[Event, str]:
     return (reduced, "") if reduced and not _why_not(reduced) else (event, why)
 
 
-def event_here(name: str) -> tuple[Event | None, str]:
+def event_here(name: str) -> tuple[events.Event | None, str]:
     """Return the event with this name as it can be counted here, and why it can't.
 
     The reason is the end of a sentence, and empty if it can. The event is None if the system does
@@ -104,7 +103,7 @@ def _by_name(text: str) -> Counting:
     return Counting(tuple(found), "; ".join(_of_user_code(found)))
 
 
-def _of_user_code(found: Sequence[Event]) -> list[str]:
+def _of_user_code(found: Sequence[events.Event]) -> list[str]:
     """Return the remark on events that are counted in user code only, if there are any."""
     names = ", ".join(event.name for event in found if event.user_only)
     return [
@@ -115,7 +114,7 @@ def _of_user_code(found: Sequence[Event]) -> list[str]:
 
 def _auto() -> Counting:
     """Return the countable events for the traffic of each level, page faults and switches."""
-    found: list[Event] = []
+    found: list[events.Event] = []
     missing: dict[str, list[str]] = {}
     known = events.quantities(ROOT)
     for name in (*known, *_ALWAYS):

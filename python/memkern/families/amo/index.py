@@ -7,8 +7,7 @@ import functools
 import numpy as np
 
 from memkern.errors import InputError
-from memkern.families.amo import over_ranks
-from memkern.families.amo.over_ranks import Layout
+from memkern.families.amo.over_ranks import Layout, targeted_ranks
 from memkern.inputs import indices
 from memkern.limits import check_memory
 from memkern.spec.kernel import IndexArray
@@ -64,7 +63,7 @@ def drawn_over_ranks(pattern: str, layout: Layout, seed: int) -> IndexArray:
     rng = np.random.default_rng(seed)
     if pattern == "ptrchase":
         return np.concatenate([_cycle_over_ranks(layout, seed), [0]])
-    target = over_ranks.targeted_ranks(layout, rng)
+    target = targeted_ranks(layout, rng)
     positions = rng.integers(0, layout.words // layout.step, count + 1)
     return target * layout.words + layout.step * positions
 

@@ -46,7 +46,6 @@ from memkern.families.amo.checks import (
     pattern_of,
     updated,
 )
-from memkern.families.amo.over_ranks import Layout
 from memkern.inputs import indices
 from memkern.inputs.sizes import parse_sizes, sizes
 from memkern.machine import caches
@@ -375,7 +374,9 @@ def _ranks(given: Given, pattern: str, threads: int) -> tuple[str, tuple[int, ..
     return targets, found.nodes
 
 
-def _layout(given: Given, pattern: str, ranks: int, threads: int, targets: str, hot: int) -> Layout:
+def _layout(
+    given: Given, pattern: str, ranks: int, threads: int, targets: str, hot: int
+) -> over_ranks.Layout:
     """Return the distribution of words and iterations, with `hot` words of a rank in central."""
     word_B = np.dtype(given.dtype).itemsize
     for name in ("padding", "memsize"):
@@ -403,7 +404,7 @@ def _layout(given: Given, pattern: str, ranks: int, threads: int, targets: str, 
             f"amo.{pattern} accesses {needed} words of each rank: leave out words and memsize"
         )
     length = small.cut(words or needed, max(needed, 2**12))
-    layout = Layout(
+    layout = over_ranks.Layout(
         ranks, threads, iters, length, step, targets, (given.inputs.get("remote") or 0) / 100
     )
     if targets:
@@ -411,7 +412,7 @@ def _layout(given: Given, pattern: str, ranks: int, threads: int, targets: str, 
     return layout
 
 
-def _indices(given: Given, pattern: str, layout: Layout) -> tuple[str, IndexArray]:
+def _indices(given: Given, pattern: str, layout: over_ranks.Layout) -> tuple[str, IndexArray]:
     """Return IDX and its name in the record."""
     rule, seed, private = given.indices, given.knobs.seed, given.sharing == "private"
     if layout.targets:

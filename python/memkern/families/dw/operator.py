@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.engine import public as engine
-from memkern.engine.public import Measurement, prepare
 from memkern.errors import InputError
 from memkern.families.dw.kernels import dw as case
 from memkern.families.dw.layout import CUTS, LAYOUTS, Layout, layout_of, of_parity, sites_of
@@ -74,7 +73,7 @@ def hop(
             raise InputError(f"{given} follows from psi: leave it out")
     dtype = "float32" if psi.dtype == np.complex64 else "float64"
     options = {"layout": layout, "parity": parity, "dtype": dtype, **options}
-    prepared = prepare(case(extents, ls=ls, **options))
+    prepared = engine.prepare(case(extents, ls=ls, **options))
     native, where = prepared.native, layout_of(prepared.case)
     # The conjugate is gamma_5 D gamma_5, and gamma_5 changes the signs of two spins.
     turn = np.diag(GAMMA5 if dagger else np.eye(4)).real.astype(dtype)[:, None]
@@ -148,7 +147,7 @@ def _parts(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.stack([numbers.real, numbers.imag], axis=-1)
 
 
-def measure(lattice: Sequence[int], **options: Any) -> Measurement:
+def measure(lattice: Sequence[int], **options: Any) -> engine.Measurement:
     """Measure only the kernel.
 
     Parameters

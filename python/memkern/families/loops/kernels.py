@@ -1,26 +1,336 @@
 """The loop kernels of Alappat et al. 2021, with `update` and `nstream`.
 
-The loops over rows and columns are in `stencil_matvec`.
+Two of them are loops over the rows and columns of arrays: the five-point stencil and y += A x.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memkern.families.loops.stencil_matvec import LOOPS
+from memkern import small
+from memkern.checks import shown
+from memkern.errors import InputError
+from memkern.host.capacity import data_caches
 from memkern.inputs.sizes import sizes
+from memkern.machine.caches import MEMORY, shares
+from memkern.machine.declarations import declared
+from memkern.shared.checking import Values, compared, extent, fresh, positions
 from memkern.shared.elementwise import (
     POSITION,
     RESULT,
     dot,
+    memory_sized,
     regular,
+    streaming_inputs,
+    value_B,
 )
-from memkern.spec.case import Case, Limits
-from memkern.spec.kernel import DTYPES
-from memkern.spec.registry import case, shows_options_of
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
+from memkern.spec.inputs import Given, row
+from memkern.spec.kernel import DTYPES, Native, Traffic, Transfer, Validation
+from memkern.spec.options import Declared
+from memkern.spec.registry import case, register, shows_options_of
+
+if TYPE_CHECKING:
+    from memkern.models.layer_conditions import StencilConditions
+
+LOOPS = "Alappat et al., ECM modeling and performance tuning of SpMV and lattice QCD, 2021"
+# Levels that may hold three rows of the stencil until they are reused.
+HOLDERS = ("L1", "L2", "L3", "memory")
+_COLUMNS = 192  # of the matrix, as in the paper
+
+
+ROWS, COLUMNS = (
+    row(
+        name,
+        None,
+        f"{name} of stencil and matvec",
+        least=3,
+        most=2**40,
+        least_given=1,
+        metavar="N",
+        meaning=f"{dimension} dimension of the stencil, at least 3.",
+    )
+    for name, dimension in (("rows", "Outer"), ("columns", "Inner"))
+)
+LAYER_CONDITION = row(
+    "layer_condition",
+    "",
+    "stencil of a size for which this level (L1, L2, L3 or memory) holds three rows",
+    choices=("", *HOLDERS),
+    several=True,
+    metavar="WHERE,...",
+    meaning="The smallest cache that should hold three rows of a worker, ``L1``, ``L2`` or ``L3``, "
+    "or ``memory`` if three rows should exceed all caches. The columns follow from the caches of "
+    "this machine (see `rows_held`), the rows from `elements` or `footprint_B`. Models determine "
+    "from sizes and caches which cache holds the rows.",
+)
+
+
+def _points(given: Given, arrays: int) -> float:
+    """Return the elements of each array, given by `elements`, `footprint_B` or neither."""
+    size_B = arrays * value_B(given.dtype)
+    if given.footprint_B is not None:
+        return float(given.footprint_B / size_B)
+    return float(given.elements or memory_sized(given.dtype, element_B=size_B))
+
+
+def _shaped(given: Given, rows: int, columns: int) -> Case:
+    shape = {"rows": small.cut(rows, 128), "columns": small.cut(columns, 128)}
+    return given.case(integers=shape, columns={"elements": prod(shape.values()), **shape})
+
+
+def _stencil(given: Given) -> Case:
+    rows, columns, holder = given.rows, given.columns, given.layer_condition
+    sizes = (rows, given.elements, given.footprint_B)
+    if holder and (rows, columns) != (None, None):
+        raise InputError("layer_condition chooses rows and columns: leave these out")
+    if (rows is None) != (columns is None) or sum(x is not None for x in sizes) > 1:
+        raise InputError("loops.stencil takes either rows and columns, or elements, or footprint_B")
+    if rows is None:
+        points = _points(given, arrays=2)
+        if holder:
+            workers = given.option("threads") or len(os.sched_getaffinity(0))
+            # One worker's share of each cache.
+            each_B = {one.name: one.size_B // one.workers for one in shares(data_caches(), workers)}
+            columns = rows_held(holder, each_B, given.dtype)
+            rows = max(3, int(points / columns))
+        else:
+            rows = max(3, round((points / 2) ** 0.5))
+            columns = 2 * rows
+    return _shaped(given, rows, columns)
+
+
+def rows_held(holder: str, caches_B: Mapping[str, int], dtype: str = "float64") -> int:
+    """Return an inner dimension of the stencil for which a cache just holds three rows.
+
+    Parameters
+    ----------
+    holder : str
+        One of `HOLDERS`.
+    caches_B : mapping
+        Bytes of each cache that one worker can use, by its name, such as ``L1``.
+    dtype : str
+
+    Returns
+    -------
+    int
+        Three rows take up half of the cache, or for ``memory`` twice the largest cache.
+
+    Raises
+    ------
+    InputError
+        There is no such cache, or half of it is no larger than a smaller cache.
+    """
+    if holder not in HOLDERS or (holder != "memory" and holder not in caches_B):
+        known = ", ".join([*caches_B, "memory"])
+        raise InputError(f"layer_condition must be one of {known} here, not {shown(holder)}")
+    room = 2 * max(caches_B.values()) if holder == "memory" else caches_B[holder] / 2
+    smaller = [size for level, size in caches_B.items() if level < holder or holder == "memory"]
+    if any(room <= size for size in smaller):
+        raise InputError(f"{holder} holds no more rows than a smaller cache")
+    return max(3, int(room / (3 * value_B(dtype))))
+
+
+def _matvec(given: Given) -> Case:
+    if sum(x is not None for x in (given.rows, given.elements, given.footprint_B)) > 1:
+        raise InputError("loops.matvec takes one of rows, elements and footprint_B")
+    columns = small.cut(given.columns, 128)
+    return _shaped(given, given.rows or max(1, int(_points(given, arrays=1) / columns)), columns)
+
+
+def _five_points(case: Case, i: Values, at: Any) -> Values:
+    row = case.integers["columns"]
+    around = at(i) + at(i - 1) + at(i + 1) + at(i - row) + at(i + row)
+    return np.asarray(case.numbers["alpha"] * around)
+
+
+def _check_stencil(case: Case, native: Native) -> Validation:
+    rows, columns = case.integers["rows"], case.integers["columns"]
+    at = positions(rows * columns, native)
+    row, column = np.divmod(at, columns)
+    inner = (row > 0) & (row < rows - 1) & (column > 0) & (column < columns - 1)
+    wanted = fresh(native, "a", at)  # the edge stays as it is
+    wanted[inner] = _five_points(case, at[inner], lambda i: fresh(native, "b", i))
+    return (yield from compared(case, native, "a", at, wanted, extent(rows * columns)))
+
+
+def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    shape = case.integers["rows"], case.integers["columns"]
+    b = arrays["b"].astype(np.float64).reshape(shape)
+    a = np.array(arrays["a"], copy=True).reshape(shape)
+    a[1:-1, 1:-1] = case.numbers["alpha"] * (
+        b[1:-1, 1:-1] + b[:-2, 1:-1] + b[2:, 1:-1] + b[1:-1, :-2] + b[1:-1, 2:]
+    )
+    return {"a": a.ravel(), "b": arrays["b"]}
+
+
+def _traffic_stencil(case: Case) -> Traffic:
+    """Count each point read and written once; an iteration is a row."""
+    row_B = float((case.integers["columns"] - 2) * case.value_B)
+    return Traffic(
+        read=row_B,
+        write=row_B,
+        write_allocate=row_B if case.allocates else _filled_B(case) / case.iterations,
+    )
+
+
+def _filled_B(case: Case) -> float:
+    """Return the bytes of the sectors that a GPU reads because they are only partly interior."""
+    if not case.knobs.backend.is_accelerator:
+        return 0.0
+    columns, per_sector = case.integers["columns"], case.line_B // case.value_B
+    begins = columns * np.arange(1, case.integers["rows"] - 1) + 1
+    bounds = np.concatenate([begins, begins + columns - 2])
+    # Consecutive rows may end and begin in one sector.
+    partial = np.unique(bounds[bounds % per_sector != 0] // per_sector)
+    return case.line_B * case.filled(0.0, len(partial))
+
+
+def _model_stencil(case: Case) -> float:
+    """Return the bytes from memory by the layer condition that this machine's caches fulfil."""
+    caches = data_caches() if case.knobs.backend.on_processors else []
+    if not caches:
+        return case.traffic.view(write_allocate=True) * case.iterations
+    last = f"L{caches[-1]['level']}"
+    return sum(_stencil_transfers(case, (last, MEMORY), caches)[MEMORY]) * case.iterations
+
+
+def _stencil_model(case: Case) -> StencilConditions:
+    from memkern.models.layer_conditions import StencilConditions
+
+    rows = case.integers["rows"]
+    return StencilConditions(
+        rows,
+        case.integers["columns"],
+        value_B=case.value_B,
+        write_factor=2 if case.allocates else 1,
+        threads=min(case.knobs.threads or len(os.sched_getaffinity(0)), rows),
+    )
+
+
+def _stencil_transfers(
+    case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+) -> dict[str, Transfer]:
+    """Return the data that a row moves across each boundary, by the caches that hold three rows."""
+    points = case.spec.counts.width(case)
+    return {
+        level: Transfer(points * load_B, points * store_B)
+        for level, (load_B, store_B) in _stencil_model(case).transfers(levels, caches).items()
+    }
+
+
+def _stencil_conditions(case: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return whether each cache holds three rows."""
+    model = _stencil_model(case)
+    return {
+        name: "rows" if model.holds(size_B, sharing) else "none"
+        for name, size_B, sharing in shares(caches, model.threads)
+    }
+
+
+def _matvec_transfers(
+    case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+) -> dict[str, Transfer]:
+    """Return the data that a row moves across each boundary: y once per column unless cached."""
+    from memkern.models.layer_conditions import held_by
+
+    size, columns = float(case.value_B), case.integers["columns"]
+    each = Transfer(2 * columns * size, columns * size)
+    threads = case.knobs.threads or len(os.sched_getaffinity(0))
+    found = {levels[0]: each}
+    for cache, level in itertools.pairwise(levels):
+        # A column of the matrix passes through the cache between two uses of y.
+        held = held_by(2 * case.integers["rows"] * size / threads, cache, caches, threads)
+        found[level] = case.traffic.transfers(levels)[level] if held else each
+    return found
+
+
+def _check_matvec(case: Case, native: Native) -> Validation:
+    rows, columns = case.integers["rows"], case.integers["columns"]
+    at = positions(rows, native)
+    x = fresh(native, "x", np.arange(columns))
+    wanted = fresh(native, "y", at)
+    for c in range(columns):
+        wanted = wanted + fresh(native, "A", c * rows + at) * x[c]
+    return (yield from compared(case, native, "y", at, wanted, extent(rows)))
+
+
+def _reference_matvec(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    matrix = arrays["A"].reshape(case.integers["columns"], case.integers["rows"])
+    y = arrays["y"].astype(np.float64) + np.sum(
+        matrix.astype(np.float64).T * arrays["x"].astype(np.float64), axis=1
+    )
+    return {"y": y.astype(case.dtype), "A": arrays["A"], "x": arrays["x"]}
+
+
+def _of_matvec(side: Declared, default: int | None, meaning: str) -> Declared:
+    return Declared(side.name, default, replace(side.option, least=1, meaning=meaning))
+
+
+register(
+    KernelSpec(
+        name="loops.stencil",
+        summary="a = s (sum of b at the point and its four neighbours)",
+        source=LOOPS,
+        arrays=declared("loops.stencil").arrays,
+        traffic=_traffic_stencil,
+        iterations=lambda case: case.integers["rows"] - 2,
+        checks=Checks(check=_check_stencil, reference=_reference_stencil, ulps=8.0),
+        model=Model(
+            bytes_B=_model_stencil, transfers=_stencil_transfers, conditions=_stencil_conditions
+        ),
+        inputs=(
+            *streaming_inputs("loops.stencil"),
+            LAYER_CONDITION,
+            ROWS,
+            COLUMNS,
+        ),
+        build=_stencil,
+        counts=Counts(
+            elementwise=True,
+            width=lambda case: case.integers["columns"] - 2,
+            flops=declared("loops.stencil").flops,
+        ),
+        numbers=declared("loops.stencil").scalars,
+    )
+)
+register(
+    KernelSpec(
+        name="loops.matvec",
+        summary="y += A x, column by column",
+        source=LOOPS + ", figure 4",
+        arrays=declared("loops.matvec").arrays,
+        # The entries of one row, and y once, as if the caches held it between columns.
+        traffic=lambda case: Traffic(
+            read=(case.integers["columns"] + 1.0) * case.value_B, write=float(case.value_B)
+        ),
+        iterations=lambda case: case.integers["rows"],
+        checks=Checks(
+            check=_check_matvec, reference=_reference_matvec, ulps=64.0, idempotent=False
+        ),
+        model=Model(transfers=_matvec_transfers),
+        inputs=(
+            *streaming_inputs("loops.matvec"),
+            _of_matvec(ROWS, None, "Length of y."),
+            _of_matvec(COLUMNS, _COLUMNS, "Length of x; 192 as in the paper."),
+        ),
+        build=_matvec,
+        counts=Counts(
+            elementwise=True,
+            width=lambda case: case.integers["columns"],
+            flops=declared("loops.matvec").flops,
+        ),
+    )
+)
+
 
 _loop = functools.partial(regular, source=LOOPS)
 

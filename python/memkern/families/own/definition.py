@@ -18,7 +18,6 @@ import numpy.typing as npt
 from memkern import isolating
 from memkern.errors import InputError
 from memkern.families.own import compiling, counting
-from memkern.families.own.counting import SUM_B, Called, bytes_of
 from memkern.families.own.expressions import Lookup, Loop, parse
 from memkern.families.own.roles import INDEX, LENGTH, SUM, UPDATE, WRITE, Array, number_of
 
@@ -236,7 +235,7 @@ class Definition:
             "numbers": [name for name, _ in self.numbers],
         }
 
-    def _called(self, integers: Mapping[str, int]) -> Called:
+    def _called(self, integers: Mapping[str, int]) -> counting.Called:
         """Return the function with a few iterations on arrays of values."""
         size_B = np.dtype(self.dtype).itemsize
         each_B = size_B * sum(self.accesses(_COUNTED, integers).values()) // _COUNTED
@@ -252,18 +251,22 @@ class Definition:
                 values[array.name] %= extents[array.of][1] if array.of else length
             else:
                 values[array.name] = (
-                    np.zeros(counting.WORKERS * SUM_B // size_B, self.dtype)
+                    np.zeros(counting.WORKERS * counting.SUM_B // size_B, self.dtype)
                     if array.role == SUM
                     else rng.uniform(1, 2, length).astype(self.dtype)
                 )
-        return Called(self.arrays, values, [*integers.values()], [x for _, x in self.numbers], n)
+        return counting.Called(
+            self.arrays, values, [*integers.values()], [x for _, x in self.numbers], n
+        )
 
     def _compiled(self, counted: bool = False) -> tuple[Path, int]:
         """Return the file that the code was compiled to, and the address of the function."""
         path = compiling.built(self.source, self._code, self.flags, counted=counted)
         return path, compiling.function_of(path, self.function, self._code)
 
-    def _counted(self, called: Called, integers: Mapping[str, int]) -> tuple[dict[str, str], str]:
+    def _counted(
+        self, called: counting.Called, integers: Mapping[str, int]
+    ) -> tuple[dict[str, str], str]:
         """Return the columns on the accesses of a few iterations, and races (see `Loaded`)."""
         n, values, size_B = called.n, called.values, np.dtype(self.dtype).itemsize
         path, address = self._compiled(counted=True)
@@ -272,7 +275,7 @@ class Definition:
         counts, elsewhere = counting.counted(str(path), address, self.function, called)
         isolating.limit(0)
         declared = {
-            array.name: bytes_of(array, accesses[array.name], values[array.name].itemsize)
+            array.name: counting.bytes_of(array, accesses[array.name], values[array.name].itemsize)
             for array in self.arrays
         }
         if self.compiled:
@@ -314,7 +317,7 @@ class Definition:
             if array.role == INDEX or any(use.through for use in uses) or not uses:
                 continue
             places = [step * np.arange(n) + first for step, first in (u.at(integers) for u in uses)]
-            found[array.name] = bytes_of(array, len(np.unique(places)), size_B)
+            found[array.name] = counting.bytes_of(array, len(np.unique(places)), size_B)
         return found
 
 

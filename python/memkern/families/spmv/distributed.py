@@ -8,7 +8,6 @@ order. Own elements that other ranks multiply are sent to these ranks for each p
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from memkern.spec.case import Case
 from memkern.spec.kernel import Exchange, IndexArray, Indices
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Share:
     """A rank's part of a distributed matrix.
 

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from memkern.checks import shown
 from memkern.engine import public as engine
-from memkern.engine.public import Measurement, Prepared, exclusive, prepare
 from memkern.errors import InputError
 from memkern.families.spmv.kernels import BALANCES, MVE, order_of
 from memkern.families.spmv.kernels import spmv as case
@@ -55,12 +54,12 @@ class Product:
         self._dtype = str(options.get("dtype", "float64"))
         if "accumulate" in options:
             raise InputError("a product takes no accumulate: it adds to y if y is given")
-        self._prepared: Prepared | None = None
+        self._prepared: engine.Prepared | None = None
         if a.nnz == 0:
             # There is nothing to convert, but options are still checked.
             case(([0], [0], [1.0], self.shape), **options)
             return
-        self._prepared = prepare(case(a, accumulate=True, **options))
+        self._prepared = engine.prepare(case(a, accumulate=True, **options))
         self._order = order_of(self.case, self._converted.native)
 
     @property
@@ -69,7 +68,7 @@ class Product:
         return self._converted.case
 
     @property
-    def _converted(self) -> Prepared:
+    def _converted(self) -> engine.Prepared:
         if self._prepared is None:
             raise InputError("a matrix without nonzeros is not converted, only multiplied")
         return self._prepared
@@ -144,7 +143,7 @@ class Product:
         if self.case.integers["move_columns"]:
             in_columns = in_columns[self._order]
         self.permute_s = time.perf_counter() - begin
-        with exclusive():
+        with engine.exclusive():
             native.copy_in("x", np.pad(in_columns, (0, arrays["x"]["columns"] - columns)))
             native.copy_in("y", np.pad(result[self.order], (0, arrays["y"]["columns"] - rows)))
             native.run(1)
@@ -197,7 +196,7 @@ def multiply(
     return convert(matrix, **options).multiply(x, y)
 
 
-def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
+def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> engine.Measurement:
     """Measure the kernel of a product on prepared vectors, and compare it with its roofline.
 
     Parameters
