@@ -61,10 +61,6 @@ def _ascending(case: Case, setting: Setting) -> Case | None:
     return None if all(same) else ordered
 
 
-def _adjacent(case: Case, setting: Setting) -> Case:
-    return _changed(case, lambda pattern: np.arange(case.columns["pattern_length"]))
-
-
 def _one_line(case: Case, setting: Setting) -> Case | None:
     """Return loads from one line; stores of several threads to it would wait for each other."""
     if "pattern_scatter" in case.indices and setting.threads > 1:
@@ -81,6 +77,11 @@ EXPERIMENTS = usual(
     _resize,
     Experiment("indices in ascending order", _ascending, ORDER, within=ADJACENT),
     Experiment("all indices in one line", _one_line, WORK, LEFT),
-    Experiment("neighbouring elements", _adjacent, ADJACENT, within=MOVING),
+    Experiment(
+        "neighbouring elements",
+        lambda case, _: _changed(case, lambda __: np.arange(case.columns["pattern_length"])),
+        ADJACENT,
+        within=MOVING,
+    ),
     *(knob("prefetch", ahead, HIDDEN, within=ORDER) for ahead in (16, 64)),
 )
