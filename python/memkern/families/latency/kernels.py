@@ -39,7 +39,6 @@ from memkern.spec.registry import case, register, shows_options_of
 
 PAIRS = ("pairs", "pairs-across")
 ORDERS = ("random", "in-page", "sequential", "one-per-page", *PAIRS)
-TAKE_BY = ("load", "swap")
 CHAINS = (*range(1, 17), *range(18, 33, 2))
 GPU_CHAINS = (1, 2, 4, 8, 16)
 # Lines that a generator of traffic moves between two pauses (see cpp/families/latency/args.hpp).
@@ -379,7 +378,7 @@ _OF_PING_PONG = (
         "take_by",
         "load",
         "of cores: load (then a store), swap (compare-and-swap, of one line) (load)",
-        choices=TAKE_BY,
+        choices=("load", "swap"),
         several=True,
         metavar="NAME,...",
         column="-",

@@ -34,9 +34,6 @@ from memkern.spec.sequences import joined
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
 
-LOADS = (8, 7, 6, 5, 4, 0)
-STRIDES = tuple(range(1, 33))
-PAUSES = (0, 8, 16, 32, 64, 128, 256, 512)
 _SMALLEST_B = 2**12
 # Approximate time for all pairs of units together, and minimum time for each pair.
 _ALL_PAIRS_S, _LEAST_PAIR_S = 600.0, 0.05
@@ -45,8 +42,11 @@ _PER_OCTAVE = 4
 _FOUND = ("what", "found", "system", "agrees", "ns", "cycles")
 
 
-_NS = cell("ns_per_access", ">9.2f", "ns")
-_TIMES = (_NS, cell("cycles_per_access", ">8.1f", "cycles"), MEDIAN)
+_TIMES = (
+    cell("ns_per_access", ">9.2f", "ns"),
+    cell("cycles_per_access", ">8.1f", "cycles"),
+    MEDIAN,
+)
 _TABLES = {
     "chase": Table(
         (
@@ -128,9 +128,12 @@ def _pairs() -> list[str]:
 # Kernel of each study, and the values of options that were not given, by device.
 _STUDIES: dict[str, tuple[str, Callable[[str], dict[str, Sequence[Any]]]]] = {
     "sizes": ("chase", lambda device: {"size_B": _sizes(device)}),
-    "loaded": ("loaded", lambda _: {"loads": LOADS, "pause": PAUSES}),
+    "loaded": (
+        "loaded",
+        lambda _: {"loads": (8, 7, 6, 5, 4, 0), "pause": (0, 8, 16, 32, 64, 128, 256, 512)},
+    ),
     "cores": ("ping_pong", lambda _: {"pin": _pairs(), "lines": (1, 2)}),
-    "banks": ("banks", lambda _: {"stride": STRIDES}),
+    "banks": ("banks", lambda _: {"stride": tuple(range(1, 33))}),
 }
 # Studies that choose many cases themselves, and their maximum time in seconds.
 _LIMITED, _MOST_S = ("sizes", "loaded"), 40.0

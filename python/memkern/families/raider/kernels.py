@@ -62,9 +62,6 @@ def _index_of(case: Case, index_name: str, i: IndexArray) -> IndexArray:
 _cached_indices = functools.lru_cache(maxsize=4)(indices.build)
 
 
-_INDICES = (PATTERN, REPEATS, index_type())
-
-
 def _indexed(given: Given) -> Case:
     n = length(given)
     arrays: dict[str, IndexArray] = {}
@@ -197,7 +194,10 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
             iterations=lambda case: case.integers["elements"],
             checks=Checks(check=check, reference=reference, ulps=4.0),
             model=Model(bytes_B=lambda case: sum(from_memory(case)), transfers=transfers),
-            inputs=(*streaming_inputs(f"raider.{name}"), *(_INDICES if idx else ())),
+            inputs=(
+                *streaming_inputs(f"raider.{name}"),
+                *((PATTERN, REPEATS, index_type()) if idx else ()),
+            ),
             build=_indexed,
             limits=Limits((*DTYPES, *INTEGER_DTYPES), INDEX_DTYPES if idx else ("",)),
             counts=Counts(flops=declaration.flops),

@@ -123,7 +123,7 @@ def _inputs(kernel: str) -> tuple[Declared, ...]:
         ),
         _COUNT,
         _WRAP,
-        _RULE,
+        row("count_rule", "given", "Label for the record."),
         index_type(),
     )  # fmt: skip
 
@@ -157,7 +157,6 @@ _WRAP = row(
     most=_FAR,
     goes_to=INTEGERS,
 )
-_RULE = row("count_rule", "given", "Label for the record.")
 
 
 def _case(given: Given) -> Case:
