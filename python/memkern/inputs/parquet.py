@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +43,10 @@ def read_parquet(
     InputError
         The file is missing, has another format or needs too much memory.
     """
-    _, pq = need_pyarrow()
+    pa, pq = need_pyarrow()
     content = read(path)
     with parsing(path, what):
-        file = pq.ParquetFile(io.BytesIO(content))
+        file = pq.ParquetFile(pa.BufferReader(content))
     # The size of the file is no bound: repeated values are compressed.
     values = file.metadata.num_rows * len(columns or file.schema.names)
     check_memory(value_B * values, str(path))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-import operator
 import statistics
 import threading
 import time
@@ -475,7 +474,5 @@ class Watch:
         return {
             "gpu_clock_GHz": statistics.median(r.clock_GHz for r in while_it_ran),
             "gpu_memory_clock_GHz": statistics.median(r.memory_clock_GHz for r in while_it_ran),
-            "gpu_throttle": _words(
-                functools.reduce(operator.or_, (r.reasons for r in while_it_ran))
-            ),
+            "gpu_throttle": _words(int(np.bitwise_or.reduce([r.reasons for r in while_it_ran]))),
         }

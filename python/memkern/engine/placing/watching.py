@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import math
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -76,7 +75,7 @@ class CoreWatch:
     @property
     def best(self) -> float:
         """The best throughput of these cores since the system was booted; NaN if unknown."""
-        return self._host.cores.best(self._judge.cores) if self._judge else math.nan
+        return self._host.cores.best(self._judge.cores) if self._judge else np.nan
 
     @property
     def _labels(self) -> Labels:
@@ -100,7 +99,7 @@ class CoreWatch:
     def dwell_s(self) -> float:
         """Mean duration of a state; NaN if it has not changed."""
         changes = int((np.diff(self._labels[self._labels >= 0]) != 0).sum())
-        return self.watched_s / changes if changes else math.nan
+        return self.watched_s / changes if changes else np.nan
 
 
 def shared_probes(seconds: float = 0.2) -> float:
@@ -109,12 +108,12 @@ def shared_probes(seconds: float = 0.2) -> float:
     NaN for several ranks, which would disturb each other on their host.
     """
     if small.wanted() or ranks().size > 1:
-        return math.nan
+        return np.nan
     watch = CoreWatch()
     watch.observe(seconds)
     share = watch.column("throughput") / watch.best
     share = share[~np.isnan(share)]
-    return float((share < CORE_SHARE).mean()) if len(share) else math.nan
+    return float((share < CORE_SHARE).mean()) if len(share) else np.nan
 
 
 def observe_machine() -> activity.Activity:

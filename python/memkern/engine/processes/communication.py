@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
-import itertools
 import json
-import math
 import os
 import pickle
 import signal
@@ -106,7 +104,7 @@ class Ranks:
         self.processes = set(self._process_of.values())
         # Set when the watched call has ended.
         self._watched = threading.Event()
-        self.host_units = len(set(itertools.chain(*self.of_host(os.sched_getaffinity(0)))))
+        self.host_units = len(set[int]().union(*self.of_host(os.sched_getaffinity(0))))
         self.barrier_s = self._measure_barrier()
         self._note_bindings()
 
@@ -258,7 +256,7 @@ class Ranks:
         if self._transport is None or self.number == 0:
             self.gate()
             return
-        usual, self._transport.timeout_s = self._transport.timeout_s, math.inf
+        usual, self._transport.timeout_s = self._transport.timeout_s, np.inf
         try:
             self.gate()
         finally:

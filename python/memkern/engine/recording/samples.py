@@ -10,7 +10,6 @@ count.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -204,4 +203,4 @@ class Samples:
 def median(values: Floats) -> float:
     """Return the median of the positive values, NaN if there are none."""
     known = values[values > 0]
-    return statistics.median(known) if len(known) else math.nan
+    return statistics.median(known) if len(known) else np.nan

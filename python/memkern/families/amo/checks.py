@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -307,7 +305,7 @@ def check_updates(case: Case, native: Native) -> Validation:  # noqa: C901
         if primitive in ("add", "cas", "cas-retry") or (primitive == "cas-target" and workers == 1):
             wrong.append((grown - applied) & mask != 0)
         elif primitive == "xor":
-            folded = functools.reduce(operator.xor, tally[:, _APPLIED].tolist(), 0)
+            folded = int(np.bitwise_xor.reduce(tally[:, _APPLIED]))
             wrong.append((before[1] ^ after[1] ^ folded) & mask != 0)
         elif primitive == "exchange" and returns == "used":
             wrong.append((before[0] + applied - returned - after[0]) & mask != 0)

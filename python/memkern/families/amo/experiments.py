@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
@@ -105,7 +104,7 @@ EXPERIMENTS = usual(
     Experiment("private words", _private, _LINES, within=CONTENTION, option="--sharing private"),
     Experiment(
         "private words 128 bytes apart",
-        functools.partial(_private, apart=True),
+        lambda case, setting: _private(case, setting, apart=True),
         _LINES,
         within=CONTENTION,
         option="--sharing private --padding 128",

@@ -15,7 +15,6 @@ Each origin has a separate target.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -209,7 +208,7 @@ def _check(case: Case, native: Native) -> Validation:
             some = np.arange(first, min(first + step, slots))
             got = native.peek(name, positions(name, rank, some))
             wrong = wrong or bool((got != wanted(some)).any())
-    return Check(not wrong, math.inf if wrong else 0.0, "whole")
+    return Check(not wrong, np.inf if wrong else 0.0, "whole")
 
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -263,7 +262,7 @@ def _spec(what: str, summary: str) -> None:
             counts=Counts(
                 amos=declaration.amos,
                 messages=each,
-                accesses=lambda case: each if case.integers["window"] == 1 else math.nan,
+                accesses=lambda case: each if case.integers["window"] == 1 else np.nan,
             ),
         )
     )

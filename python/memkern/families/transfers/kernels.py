@@ -14,7 +14,6 @@ An invocation is a single transfer that the host waits for.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -154,7 +153,7 @@ def _check(case: Case, native: Native) -> Validation:
             some = got[first : first + _AT_ONCE]
             positions = _positions(case, first, first + len(some))
             wrong = wrong or bool((some != fill_values(positions, arrays[source])).any())
-    return Check(not wrong, math.inf if wrong else 0.0, "whole")
+    return Check(not wrong, np.inf if wrong else 0.0, "whole")
 
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
