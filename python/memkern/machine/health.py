@@ -132,15 +132,14 @@ def findings(
     """
     base = Path(root)
     machine, settings = environment["machine"], environment["settings"]
+    nodes = machine["numa_nodes"]
     return [
         _processors(environment),
         _governor(settings),
         _frequency(base),
         _turbo(base),
         _smt(machine, settings),
-        _numa_balancing(
-            machine["numa_nodes"], settings, grown(before, after, ["numa_pages_migrated"])
-        ),
+        _numa_balancing(nodes, settings, grown(before, after, ["numa_pages_migrated"])),
         _huge_pages(settings),
         _pools(machine, settings),
         _mitigations(settings),
@@ -321,11 +320,11 @@ def _pools(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding:
 def _mitigations(settings: Mapping[str, Any]) -> Finding:
     """Judge mitigations that slow down loads: slow gathers, loads waiting for all stores."""
     gathers = settings["mitigations"]["gather_data_sampling"] or ""
+    stores = settings["mitigations"]["spec_store_bypass"]
     slow = _those_that_hold(
         (gathers.startswith("Mitigation"), f"gather_data_sampling slows down gathers ({gathers})"),
         (
-            settings["mitigations"]["spec_store_bypass"]
-            == "Mitigation: Speculative Store Bypass disabled",
+            stores == "Mitigation: Speculative Store Bypass disabled",
             "loads wait for the addresses of earlier stores (spec_store_bypass)",
         ),
     )

@@ -357,11 +357,8 @@ class Case(FromFields):
         return f"Case({', '.join([self.spec.name, *words])})"
 
     def _repr_html_(self) -> str:
-        return html_table(
-            f"{self.spec.name}: {self.spec.summary}",
-            (),
-            [(name, str(x)) for name, x in self.given.items()],
-        )
+        caption = f"{self.spec.name}: {self.spec.summary}"
+        return html_table(caption, (), [(name, str(x)) for name, x in self.given.items()])
 
     def __eq__(self, other: object) -> bool:
         """Compare identities (arrays by content) and labels."""
@@ -383,16 +380,10 @@ class Case(FromFields):
     def given(self) -> dict[str, Any]:
         """The inputs, options and labels that are not their defaults, by name."""
         limits, numbers = self.spec.limits, self.spec.numbers
-        usual = {
-            **{"dtype": limits.dtypes[0], "index_dtype": limits.index_dtypes[0]},
-            **{row.column or row.name: row.default for row in self.spec.inputs},
-            **numbers,
-        }
-        found = {
-            **self.input_columns,
-            **{"dtype": self.dtype, "index_dtype": self.index_dtype},
-            **self.labels,
-        }
+        usual = {"dtype": limits.dtypes[0], "index_dtype": limits.index_dtypes[0]}
+        usual |= {row.column or row.name: row.default for row in self.spec.inputs} | {**numbers}
+        types = {"dtype": self.dtype, "index_dtype": self.index_dtype}
+        found = {**self.input_columns, **types, **self.labels}
         found = {name: x for name, x in found.items() if x not in ("", usual.get(name))}
         for options in (self.knobs, self.stop):
             values = ((name, getattr(options, name), usual) for name, usual, _ in declared(options))
