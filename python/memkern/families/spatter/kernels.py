@@ -27,6 +27,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
+from collections.abc import Sequence as Sequence  # of the types of options, in stubs
 from typing import Any
 
 import numpy as np
