@@ -21,15 +21,17 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern import launcher
-from memkern.engine.processes import transports
 from memkern.errors import DeviceError, InputError, interrupted_by, warn
 from memkern.machine.environment import cpu_list, units_of_core
+
+if TYPE_CHECKING:
+    from memkern.engine.processes.transports import Connection, Floats
 
 T = TypeVar("T")
 # Status of a rank at a synchronisation; the largest one counts.
@@ -82,7 +84,7 @@ class Ranks:
         comm: str = "none",
         number: int = 0,
         size: int = 1,
-        transport: transports.Connection | None = None,
+        transport: Connection | None = None,
     ) -> None:
         self.comm = comm
         self.number = number
@@ -200,7 +202,7 @@ class Ranks:
         own = self.hosts[self.number]
         return [v for v, host in zip(values, self.hosts, strict=True) if host == own]
 
-    def largest(self, values: npt.ArrayLike) -> transports.Floats:
+    def largest(self, values: npt.ArrayLike) -> Floats:
         """Return the element-wise maximum over the ranks; see `gate` for the errors.
 
         Parameters
@@ -233,7 +235,7 @@ class Ranks:
                 target=self._give_up, args=(self._watched, self._transport), daemon=True
             ).start()
 
-    def _give_up(self, ended: threading.Event, transport: transports.Connection) -> None:
+    def _give_up(self, ended: threading.Event, transport: Connection) -> None:
         """End all ranks, unless a call of the library ends in time."""
         # The second rank gives up later, in case the first rank is the one that does not answer.
         waited_s = launcher.timeout_s() * (1 + 0.1 * min(self.number, 2))
@@ -398,6 +400,8 @@ def start(comm: str = "auto", level: str = "multiple") -> Ranks:
             os.environ[launcher.COMM] = "none"
         _current = Ranks()
     else:
+        from memkern.engine.processes import transports
+
         others = transports.connect(comm, level)
         transport = others if others.size > 1 else None
         _current = Ranks(others.comm, others.number, others.size, transport)

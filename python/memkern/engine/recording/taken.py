@@ -6,12 +6,11 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memkern import small, statistics
-from memkern.engine.recording.counting import Counting
 from memkern.engine.recording.samples import (
     CORE_SHARE,
     EXCHANGE_SHARE,
@@ -28,6 +27,9 @@ from memkern.host.distances import Spread, observed
 from memkern.host.rates import Mode, main_mode, shares_of
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
+
+if TYPE_CHECKING:
+    from memkern.engine.recording.counting import Counting
 
 # A record counts as of a single state if at least this share of its samples is.
 _ONLY_SHARE = 0.95

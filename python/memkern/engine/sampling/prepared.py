@@ -8,26 +8,27 @@ import functools
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from memkern import isolating, launcher, small
 from memkern.checks import shown
 from memkern.engine.processes.communication import exclusive, prepared_cases, ranks
-from memkern.engine.recording.counting import Counting
 from memkern.engine.recording.samples import STARTS_PER_SAMPLE
 from memkern.engine.recording.taken import Choice
-from memkern.engine.sampling.counters import requested
 from memkern.errors import InputError, warn
 from memkern.extension import _memkern
 from memkern.host import Host, this_host
 from memkern.host.capacity import capacity
-from memkern.machine import gpu, remote, settings, switches
+from memkern.machine import gpu, remote, settings
 from memkern.machine.topology import limiting_quota, workers_by_quota
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Check, Validation, Values, finish
 from memkern.spec.options import INTEGERS, OF_RANKS, REQUEST
+
+if TYPE_CHECKING:
+    from memkern.engine.recording.counting import Counting
 
 # Time until the next preparation in a process for code of users, besides the budget, and the bytes
 # that are certainly filled and validated in a second.
@@ -99,8 +100,11 @@ class Prepared:
             self.part = _part_of(case, ranks().number, ranks().size) if case.halo else None
             self.own = self.part.case if self.part else case
             self.device = None if case.knobs.backend.on_processors else case.knobs.device
-            counters = case.knobs.counters
-            self.counting: Counting | None = requested(counters) if counters else None
+            self.counting: Counting | None = None
+            if case.knobs.counters:
+                from memkern.engine.sampling.counters import requested
+
+                self.counting = requested(case.knobs.counters)
             self.native = self._placed(self.own, chosen.threads if chosen else 0)
             prepared_cases.add(self)
             self._warn()
@@ -266,6 +270,8 @@ class Prepared:
             ranks().gate()
 
     def _changes(self) -> list[settings.Change]:
+        from memkern.machine import switches
+
         knobs, changes = self.case.knobs, []
         if knobs.prefetchers == "off":
             changes += switches.prefetchers_off(settings.ROOT)

@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from memkern import progress as told
 from memkern import small
@@ -19,8 +19,10 @@ from memkern.engine.sweeping.planning import expected_s
 from memkern.errors import InputError, Interrupted, warn
 from memkern.extension import _memkern
 from memkern.formats import ResultSet
-from memkern.formats.store import Sink
 from memkern.spec.case import Case
+
+if TYPE_CHECKING:
+    from memkern.formats.store import Sink
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
