@@ -126,6 +126,16 @@ def log_scale(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
     counts_axis(ax.yaxis, 12)
 
 
+def log_counts(most: int) -> Scale:
+    """Return the logarithmic scale of y with its usual range, and at most some ticks at counts."""
+
+    def scale(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
+        ax.set_yscale("log")
+        counts_axis(ax.yaxis, most)
+
+    return scale
+
+
 def log_range(room: float, ticks: int = 0, *, alike: bool = True) -> Scale:
     """Return the logarithmic scale of y with room around the values of the figure or of a panel.
 

@@ -60,6 +60,7 @@ from memkern.plots.forms import (
     count_scale,
     from_zero,
     log2_scales,
+    log_counts,
     log_range,
     log_scale,
     machine_title,

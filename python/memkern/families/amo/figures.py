@@ -41,9 +41,9 @@ from memkern.plots.kit import (
     best,
     byte_scale,
     count_scale,
-    counts_axis,
     distinct,
     family_section,
+    log_counts,
     log_scale,
     of_workers,
     ordered,
@@ -173,17 +173,12 @@ def price(
 # ---------------------------------------------------------------------------- against the workers
 
 
-def _log_with_ticks(ax: Axes, *_: Any) -> None:
-    ax.set_yscale("log")
-    counts_axis(ax.yaxis, 10)
-
-
 @Curves(
     name="amo-workers",
     x=Axis("threads", "Workers", count_scale),
     y={
-        RATE: Axis(RATE, _RATE_LABEL, _log_with_ticks),
-        "scaled": Axis("scaled", "Rate over that of one worker", _log_with_ticks),
+        RATE: Axis(RATE, _RATE_LABEL, log_counts(10)),
+        "scaled": Axis("scaled", "Rate over that of one worker", log_counts(10)),
     },
     layers=(Measured("series"), Ideal("ideal")),
     panels=("machine", QUANTITY),

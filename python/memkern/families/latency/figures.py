@@ -52,6 +52,7 @@ from memkern.plots.kit import (
     Selection,
     Shown,
     byte_scale,
+    byte_ticks,
     bytes_axis,
     cache_regions,
     count_scale,
@@ -62,6 +63,7 @@ from memkern.plots.kit import (
     finish,
     in_bytes,
     log2_axis,
+    log_counts,
     log_scale,
     machine_title,
     marked_look,
@@ -93,19 +95,10 @@ def over_sizes(records: Records = None) -> Selection:
     return single_chains(records)
 
 
-def _eight_sizes(ax: Axes, *_: Any) -> None:
-    bytes_axis(ax, 8)
-
-
-def _log_times(ax: Axes, *_: Any) -> None:
-    ax.set_yscale("log")
-    counts_axis(ax.yaxis, 12)
-
-
 @Curves(
     name="latency-devices",
-    x=Axis("size_B", "Size of the buffer", _eight_sizes),
-    y=Axis(NS, "Time of an operation (ns)", _log_times),
+    x=Axis("size_B", "Size of the buffer", byte_ticks(8)),
+    y=Axis(NS, "Time of an operation (ns)", log_counts(12)),
     layers=(Measured("label"),),
     panels=(),
     columns=1,
@@ -473,15 +466,11 @@ def _rates(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
     counts_axis(ax.yaxis)
 
 
-def _six_sizes(ax: Axes, *_: Any) -> None:
-    bytes_axis(ax, 6)
-
-
 @Curves(
     name="latency-gather",
     x={
         "chains": Axis("chains", "Independent chains", count_scale),
-        "gathers": Axis("stride_B", "Stride", _six_sizes),
+        "gathers": Axis("stride_B", "Stride", byte_ticks(6)),
     },
     y=Axis("rate", "Lines (million/s)", _rates),
     layers=(

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from memkern.plots.kit import (
     HIGH,
     LOW,
     QUANTITY,
-    Axes,
     Axis,
     Curves,
     Measured,
     Panel,
     Records,
     Selection,
-    counts_axis,
     distinct,
     intervals,
+    log_counts,
     marked_look,
     ordered,
     plain,
@@ -51,17 +48,12 @@ def _told(panel: Panel) -> None:
         told_points(panel.ax, "figure 3", "cost of a barrier")
 
 
-def _counts(ax: Axes, *_: Any) -> None:
-    ax.set_yscale("log")
-    counts_axis(ax.yaxis, 12)
-
-
 @Curves(
     name="barrier-cost",
     x=Axis("threads", "Threads", lambda ax, *_: threads_axis(ax, ax.dataLim.x1)),
     y={
-        NS: Axis(NS, "Time of a barrier (ns)", _counts),
-        CYCLES: Axis(CYCLES, "Core cycles of a barrier", _counts),
+        NS: Axis(NS, "Time of a barrier (ns)", log_counts(12)),
+        CYCLES: Axis(CYCLES, "Core cycles of a barrier", log_counts(12)),
     },
     layers=(_spread, Measured("series"), _told),
     panels=(QUANTITY,),
