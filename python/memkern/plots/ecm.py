@@ -44,6 +44,7 @@ from memkern.plots.kit import (
     machine_for,
     marked_look,
     need_rows,
+    new_table,
     others_note,
     panels,
     rows_of,
@@ -131,9 +132,7 @@ def ecm_table(
 
 
 def _table(found: EcmFit) -> DataFrame:
-    from pandas import DataFrame
-
-    return DataFrame([_columns(row) for row in found.rows])
+    return new_table([_columns(row) for row in found.rows])
 
 
 def _columns(row: Judged) -> dict[str, Any]:
@@ -240,8 +239,6 @@ def overlap_diagram(
         Machine file, whose bandwidths are used with every hypothesis, as in the paper. By default
         they are fitted to the three loops for each hypothesis, also for the two that fit best.
     """
-    from pandas import DataFrame
-
     source = published("A64FX") if records is None else machine_for(machine, records)
     loops, models, notes = _fitted(records) if source is None else _by_file(records, source)
     levels = next(iter(models.values())).names
@@ -262,7 +259,7 @@ def overlap_diagram(
         "text.",
         *(f"{label}: {model.overlap}." for label, model in models.items()),
     ]
-    disturbed = DataFrame({"disturbed": [loop.disturbed for loop in loops]})
+    disturbed = new_table({"disturbed": [loop.disturbed for loop in loops]})
     return finish(fig, len(levels) + 1, notes, disturbed)
 
 

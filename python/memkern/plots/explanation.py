@@ -17,6 +17,7 @@ from memkern.plots.kit import (
     legend_above,
     named,
     need_rows,
+    new_table,
     note,
     other_look,
     panels,
@@ -59,8 +60,6 @@ def _explained(records: Records) -> list[tuple[dict[str, Any], Explanation]]:
 )
 def explanation_table(records: Records = None) -> Selection:
     """Experiments that explain times, with their times relative to the case."""
-    from pandas import DataFrame
-
     rows = [
         {
             **{name: record[name] for name in ("platform", "kernel", "case_id")},
@@ -69,7 +68,7 @@ def explanation_table(records: Records = None) -> Selection:
         for record, explanation in _explained(records)
         for one in explanation.tried
     ]
-    return DataFrame(rows), []
+    return new_table(rows), []
 
 
 @drawn(

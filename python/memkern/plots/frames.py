@@ -61,11 +61,18 @@ def frame_of(records: Records) -> DataFrame:
     return _with_current_names(frame)
 
 
-def concat(parts: Iterable[DataFrame]) -> DataFrame:
+def concat(parts: Iterable[DataFrame], *, ignore_index: bool = False) -> DataFrame:
     """Return tables one below the other."""
     from pandas import concat
 
-    return concat([*parts])
+    return concat([*parts], ignore_index=ignore_index)
+
+
+def new_table(rows: Any, index: Any = None, columns: Any = None) -> DataFrame:
+    """Return a table of rows, or of columns by name."""
+    from pandas import DataFrame
+
+    return DataFrame(rows, index, columns)
 
 
 def rows_of(records: Records) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from memkern.plots.kit import (
     frame_of,
     need_columns,
     need_rows,
+    new_table,
     section,
     section_of,
     table,
@@ -54,8 +55,6 @@ def kernel_table(records: Records = None, family: str = "") -> DataFrame:
     family : str
         Family of the kernels; by default all.
     """
-    from pandas import DataFrame
-
     from memkern.spec.registry import case, registry
 
     one_of(family, "family", ["", *(name.partition(".")[0] for name in registry())])
@@ -82,7 +81,7 @@ def kernel_table(records: Records = None, family: str = "") -> DataFrame:
                 "source": spec.source,
             }
         )
-    return DataFrame(rows)
+    return new_table(rows)
 
 
 @table(

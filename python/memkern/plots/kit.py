@@ -86,6 +86,7 @@ from memkern.plots.frames import (
     joined,
     line_fits,
     lines_B,
+    new_table,
     percent,
     ranked,
     rounded,

@@ -12,6 +12,7 @@ from memkern.plots.kit import (
     Axes,
     DataFrame,
     Records,
+    new_table,
     published_table,
     tabulated,
 )
@@ -231,8 +232,6 @@ def paper_table(records: Records = None, paper: str = "") -> DataFrame:
     paper : str
         The only paper; by default all.
     """
-    from pandas import DataFrame
-
     from memkern.plots import figures, tables  # with those of all families
 
     if paper and paper not in PAPERS:
@@ -252,4 +251,4 @@ def paper_table(records: Records = None, paper: str = "") -> DataFrame:
             status = remark.status or status
             by = ", ".join([*shown, *([remark.command] if remark.command else [])])
             rows.append((name, exhibit, by, status, remark.sentence))
-    return DataFrame(rows, columns=["paper", "exhibit", "shown_by", "status", "remark"])
+    return new_table(rows, columns=["paper", "exhibit", "shown_by", "status", "remark"])

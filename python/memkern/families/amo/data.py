@@ -17,6 +17,7 @@ from memkern.plots.kit import (
     InputError,
     Records,
     best,
+    concat,
     in_bytes,
     joined,
     of_workers,
@@ -137,8 +138,6 @@ def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
 
 def setting_of_each(frame: DataFrame) -> tuple[DataFrame, list[str]]:
     """Return the records of `one_setting` for each backend; threads are those of all ranks."""
-    from pandas import concat
-
     frame = frame.assign(threads=frame["workers"])
     original = frame[frame["sharing"] == "original"]
     parts, notes = [], []

@@ -40,6 +40,7 @@ from memkern.plots.kit import (
     Selection,
     best,
     byte_scale,
+    concat,
     count_scale,
     distinct,
     family_section,
@@ -336,8 +337,6 @@ def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -
 )
 def circustent_table(records: Records = None) -> Selection:
     """Atomic adds at random places: own runs and five published runs of CircusTent."""
-    from pandas import concat
-
     from memkern import reference
 
     frame, _ = atomics(records, "")

@@ -48,6 +48,7 @@ from memkern.plots.kit import (
     joined,
     named,
     need_rows,
+    new_table,
     objects,
     ordered,
     other_look,
@@ -206,8 +207,6 @@ def _with_fits(
 
     Without own records there are two sizes of each test with published fits.
     """
-    from pandas import DataFrame
-
     frame, notes = own_tests(records, tests)
     fits, unfit = fitted(frame, leave_out)
     notes += [*unfit, *_fit_notes(fits)]
@@ -217,7 +216,7 @@ def _with_fits(
         known = {row["kernel"] for row in reference.rows("chalmers2020")}
         cases = [(test, size_B) for test in tests if test in known for size_B in _SIZES]
         nothing: dict[str, Any] = {BANDWIDTH: math.nan, "degree": math.nan, "disturbed": False}
-        frame = DataFrame(cases, columns=["kernel", "bytes_B"]).assign(platform="", **nothing)
+        frame = new_table(cases, columns=["kernel", "bytes_B"]).assign(platform="", **nothing)
     fit_of = {(one.platform, one.kernel): one for one in fits}
     cells = zip(frame["platform"], frame["kernel"], strict=True)
     frame = frame.assign(
@@ -463,8 +462,6 @@ _MIB, _GIB = 2**20, 2**30
 )
 def devices_table(records: Records = None) -> DataFrame:
     """Specifications of the four GPUs of the paper, and of the machines of own records."""
-    from pandas import DataFrame
-
     published = [{**row, "row": "published"} for row in reference.rows("chalmers2020-devices")]
     own = [
         _described(row, environment)
@@ -476,7 +473,7 @@ def devices_table(records: Records = None) -> DataFrame:
         *("platform", "row", "tdp_W", "compute_units", "registers_MB", "shared_MB"),
         *("l1_MB", "l2_MB", "l3_MB", "memory", "peak_bandwidth_GBps"),
     ]
-    table = DataFrame([*own, *published], columns=columns)
+    table = new_table([*own, *published], columns=columns)
     numbers = [name for name in columns if name not in ("platform", "row", "memory")]
     return table.astype(dict.fromkeys(numbers, float)).astype({"compute_units": "Int64"})
 
@@ -521,8 +518,6 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
     leave_out : str or float
         As for `bs_fits`.
     """
-    from pandas import DataFrame
-
     tests = [f"bs.bs{number}" for number in range(1, 8)]
     frame, _ = own_tests(None if records is None else with_peak(frame_of(records)), tests)
     devices = reference.rows("chalmers2020-devices")
@@ -544,7 +539,7 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
     for platform, kernel, values in cells:
         for name, value in values.items():
             columns.setdefault(f"{platform}: {name}", {})[kernel] = value
-    table = DataFrame(columns, index=tests)
+    table = new_table(columns, index=tests)
     return table.rename(index=short).rename_axis("test").reset_index()
 
 

@@ -69,6 +69,7 @@ from memkern.plots.kit import (
     in_bytes,
     look_beside_roofline,
     marked_look,
+    new_table,
     ordered,
     split,
     table,
@@ -356,8 +357,6 @@ def traffic(
     cache_MiB : float
         Size of the cache; by default the machine's last-level cache, or 32 MiB if unknown.
     """
-    from pandas import DataFrame
-
     frame = frame_of(records)
     cache_B = cache_MiB * 2**20 or (last_cache(frame) or [32.0 * 2**20])[0]
     counts = _counts(frame)
@@ -387,7 +386,7 @@ def traffic(
                 }
                 for n, model in models.items()
             ]  # fmt: skip
-    found = DataFrame(cases)
+    found = new_table(cases)
     titles = {
         "Lx": f"Lx x {y} x {z} x {t}, Ls {ls}, one worker",
         "Workers": f"{x} x {y} x {z} x {t}, Ls {ls}",

@@ -9,7 +9,7 @@ from memkern import reference
 from memkern.families.dw.data import CONDITIONS, VALUE, core_of, extents_of
 from memkern.models import LayerConditions, paper_hypotheses, published
 from memkern.models.layer_conditions import FLOPS
-from memkern.plots.kit import Records, Selection, table
+from memkern.plots.kit import Records, Selection, new_table, table
 
 _LATTICE, _LS = "24x24x24x24", 8
 # Partitions of x, y, z and t whose sites share a vector of 512 bits.
@@ -42,8 +42,6 @@ def conditions(records: Records = None, lattice: str = _LATTICE, ls: int = _LS) 
     ls : int
         Ls.
     """
-    from pandas import DataFrame
-
     models = {layout: _model(layout, lattice, ls) for layout in ("scalar", *_CUTS)}
     sizes_B = {layout: model.paper_conditions() for layout, model in models.items()}
     rows = [
@@ -54,7 +52,7 @@ def conditions(records: Records = None, lattice: str = _LATTICE, ls: int = _LS) 
         }
         for name, spinors in _SPINORS.items()
     ]
-    return DataFrame(rows), []
+    return new_table(rows), []
 
 
 @table(
@@ -76,8 +74,6 @@ def terms_of_codes(records: Records = None) -> Selection:
     computed ones are those of links, spinors and results alone; T_c_OL is that of the arithmetic,
     and the other terms follow from layer conditions.
     """
-    from pandas import DataFrame
-
     rows = [
         {
             "row": "published",
@@ -98,7 +94,7 @@ def terms_of_codes(records: Records = None) -> Selection:
         {"row": "computed", "layout": layout, "compiler": "", **_computed(layout)}
         for layout in _CUTS
     ]
-    return DataFrame([*rows, *computed]), []
+    return new_table([*rows, *computed]), []
 
 
 def _model(layout: str, lattice: str = _LATTICE, ls: int = _LS) -> LayerConditions:

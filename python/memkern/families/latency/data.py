@@ -22,6 +22,7 @@ from memkern.plots.kit import (
     InputError,
     Records,
     cache_ends,
+    concat,
     counted,
     environments_of,
     frame_of,
@@ -96,8 +97,6 @@ def beside_atomics(records: Records) -> tuple[DataFrame, list[str]]:
 
     The column kind contains the machine and either "loads", in random order, or the primitive.
     """
-    from pandas import concat
-
     loads, notes = chases(records, MEASURE, ["backend", "variant"])
     loads = loads[(loads["chains"] == 1) & (loads["order"] == "random")]
     on_gpu = loads["backend"].isin(ACCELERATORS)
@@ -380,8 +379,6 @@ def in_both_orders(records: Records) -> tuple[DataFrame, list[str]]:
 
     The places, in the columns first_place and second_place, are those in the machine's topology.
     """
-    from pandas import concat
-
     frame, notes = exchanges(records)
     orders = units_by_topology(environments_of(frame_of(records)))
     others = frame.rename(columns={"first": "second", "second": "first"})
@@ -408,8 +405,6 @@ def node_pairs(records: Records) -> tuple[DataFrame, list[str]]:
 
     If a kernel and a pair of nodes have several records, the best one is used.
     """
-    from pandas import concat
-
     frame, notes = select(
         records,
         [CHASE, TRIAD],

@@ -55,6 +55,7 @@ from memkern.plots.kit import (
     byte_ticks,
     bytes_axis,
     cache_regions,
+    concat,
     count_scale,
     counts_axis,
     distinct,
@@ -69,6 +70,7 @@ from memkern.plots.kit import (
     marked_look,
     named,
     need_rows,
+    new_table,
     ordered,
     panels,
     table,
@@ -307,11 +309,9 @@ def structure(records: Records = None) -> DataFrame:
     underestimated. Adjacent lines beyond L2 also take less time than distant ones if prefetchers
     predict some of them or their row is open in memory. See `memkern.models.structure`.
     """
-    from pandas import DataFrame
-
     rows = structure_rows(records)
     need_rows(rows, f"no latency is the same over three sizes: `{MEASURE_STRUCTURE}` measures them")
-    return DataFrame(rows)
+    return new_table(rows)
 
 
 @drawn(
@@ -495,8 +495,6 @@ def beside_gather(records: Records = None) -> Shown:
     ----------
     Little's law: k lines in flight correspond to k / latency lines per second.
     """
-    from pandas import concat
-
     chains, loads, notes, lonely = chains_and_gathers(records)
     most = chains.groupby("machine")["rate"].max()
     alone = chains[chains["chains"] == 1].set_index("machine")["rate"]

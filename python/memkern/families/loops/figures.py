@@ -35,6 +35,7 @@ from memkern.plots.kit import (
     byte_ticks,
     cache_ends,
     cache_regions,
+    concat,
     curve,
     ecm_look,
     first_note,
@@ -373,8 +374,6 @@ def matrix_vector_traffic(records: Records = None) -> Selection:
 
     A is read once. If no cache holds y, it is read and written for each column.
     """
-    from pandas import concat
-
     columns = ("rows", "elements", "variant", "dtype", "threads")
     value = "performance_GFLOPs"
     frame, notes = select(records, [MATVEC], columns, measure=_COUNT_MATVEC, value=value)

@@ -28,6 +28,7 @@ from memkern.plots.kit import (
     Records,
     Selection,
     best,
+    concat,
     count_scale,
     counted,
     counts_axis,
@@ -37,6 +38,7 @@ from memkern.plots.kit import (
     joined,
     log_range,
     named,
+    new_table,
     objects,
     ordered,
     other_look,
@@ -227,8 +229,6 @@ def _together(own: DataFrame, clusters: DataFrame, titles: Mapping[str, str]) ->
 
     The titles of the panels are by kernel. Looks are by the number of a series.
     """
-    from pandas import concat
-
     parts = []
     for part, look in ((own, own_look), (clusters, other_look)):
         names = list(dict.fromkeys(part["series"]))
@@ -374,14 +374,12 @@ def raider_bandwidths(records: Records = None) -> Selection:
 )
 def systems(records: Records = None) -> DataFrame:
     """Nodes of the two published clusters, and the machines of own records."""
-    from pandas import DataFrame
-
     rows = [row | {"row": "published"} for row in reference.rows("raider2022-systems")]
     about = [name for name in rows[0] if name not in ("platform", "row", "source")]
     rows += [
         _system(environment, mine) for environment, mine in of_machines(records) if environment
     ]
-    return DataFrame(rows)[["platform", "row", *about]].drop_duplicates(ignore_index=True)
+    return new_table(rows)[["platform", "row", *about]].drop_duplicates(ignore_index=True)
 
 
 def _system(environment: Mapping[str, Any], records: DataFrame) -> dict[str, Any]:

@@ -52,6 +52,7 @@ from memkern.plots.kit import (
     frame_of,
     joined,
     log2_scales,
+    new_table,
     other_look,
     own_look,
     plain,
@@ -281,8 +282,6 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
     stream_GBps : float
         STREAM bandwidth of the own machine in GB/s, for its last column.
     """
-    from pandas import DataFrame
-
     from memkern.statistics import harmonic_mean, pearson
 
     if stream_GBps <= 0 or stream_GBps == float("inf"):
@@ -296,7 +295,7 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
         each: table.filter(like=f"{each}-").dropna().apply(harmonic_mean, axis=1)
         for each in APPLICATIONS
     }
-    rows = DataFrame(means, table.index).reset_index()
+    rows = new_table(means, table.index).reset_index()
     rows = rows.assign(
         row=rows["own"].map({True: "own", False: "published"}),
         STREAM=rows["platform"].map(stream).mask(rows["own"], stream_GBps),
@@ -307,7 +306,7 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
         known = mine[~mine["own"] & mine["STREAM"].notna()]
         r = {each: pearson(known[each], known["STREAM"]) for each in APPLICATIONS}
         about = {"platform": f"Pearson's R, published {name}", "kind": kind, "row": "R"}
-        parts += [mine, DataFrame([{**about, **r}])]
+        parts += [mine, new_table([{**about, **r}])]
     frame = concat(parts)[["platform", "kind", "row", *APPLICATIONS, "STREAM"]]
     frame = frame.reset_index(drop=True)
     frame.attrs["notes"] = [*notes, *_in_no_mean(records), *_without_mean(points[points["own"]])]

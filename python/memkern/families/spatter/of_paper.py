@@ -58,6 +58,7 @@ from memkern.plots.kit import (
     legend_below,
     log2_scales,
     need_columns,
+    new_table,
     note,
     other_look,
     panels,
@@ -162,8 +163,6 @@ def platforms_table(records: Records = None, stream_GBps: float = float("nan")) 
 )
 def patterns_table(records: Records = None) -> DataFrame:
     """Patterns of applications with their class, and those of own records."""
-    from pandas import DataFrame
-
     rows = [
         {**row, "row": "published", **_described(custom(row["indices"]))}
         for row in reference.rows("lavin2020-patterns")
@@ -177,7 +176,7 @@ def patterns_table(records: Records = None) -> DataFrame:
                 f"{row['pattern']} left out: records have the name of this pattern, but not its "
                 "indices."
             )
-    frame = DataFrame(rows)[["pattern", "kernel", "row", "index", "delta", "type", "class"]]
+    frame = new_table(rows)[["pattern", "kernel", "row", "index", "delta", "type", "class"]]
     frame["kernel"] = frame["kernel"].map(KERNELS)
     frame.attrs["notes"] = [*dict.fromkeys(notes)]
     return frame

@@ -40,6 +40,7 @@ from memkern.plots.kit import (
     drawn,
     fraction,
     new_figure,
+    new_table,
     note,
     note_lines,
     ordered,
@@ -235,9 +236,7 @@ def _spokes_of_patterns(patterns: Sequence[str], named: Sequence[str]) -> DataFr
     They are clockwise from the top, with gaps between applications. The patterns that the user
     `named` have numbers.
     """
-    from pandas import DataFrame
-
-    spokes = DataFrame({"case": patterns})
+    spokes = new_table({"case": patterns})
     groups = spokes["case"].map(group_of)
     slots = 0.5 + spokes.index + groups.ne(groups.shift()).cumsum()
     return spokes.assign(

@@ -44,6 +44,7 @@ from memkern.plots.kit import (
     Selection,
     best,
     bytes_axis,
+    concat,
     families,
     frame_of,
     legend_below,
@@ -262,8 +263,6 @@ def saturation(
         cores, at least the limit of a domain; and as in the paper, constant from N_s cores on. The
         model is that of the record with most threads of each kind of stores.
     """
-    from pandas import concat
-
     source = machine_for(machine, records)
     records = None if records is None else with_peak(frame_of(records))
     columns = ("bytes_B", "variant", "dtype", "threads")
