@@ -30,7 +30,6 @@ gc.set_threshold(10_000)
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from drawn_data import record_figures  # noqa: E402
 from machines import MACHINES, STANDARD, Machine, describe, described  # noqa: E402
 
 # Tests that run simultaneously start commands that measure on the same units.
@@ -53,7 +52,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             action="store_true",
             help=f"run the tests marked {marker} as well",
         )
-    parser.addoption("--drawn", metavar="FILE", help="write the data of all drawn figures there")
     parser.addoption(
         "--machine",
         default=STANDARD,
@@ -93,12 +91,6 @@ def _know_caches() -> None:
         start(self, *words, **options)
 
     subprocess.Popen.__init__ = started
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("drawn"):
-        record_figures(config.getoption("drawn"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -42,29 +42,18 @@ class Results:
 
 
 class Family(NamedTuple):
-    """Figures, tables and section of a family, with inputs of test_plots_families.py."""
+    """A family's section and records, for test_plots_families.py."""
 
     section: str
     findings: Callable  # records to findings
     title: str
-    command: str  # named by all messages about missing records
-    figures: tuple[str, ...]
-    tables: tuple[str, ...]
     everything: Callable  # returns records for all figures
-    inputs: dict[str, Callable]  # records by name, for which figures must be legible
-    lacking: tuple[list[str], ...]  # sets of required columns
-    integers: tuple[str, ...]  # columns with missing values in records of other families
-    disturbed: Callable  # frame to the mask of records to disturb
     missing: list[tuple]  # name, records, options, and part of the error message
     images: int  # number of images in a report
     shown: str  # a text in a table of a report
     marked: tuple[str, ...] = ()  # parts of the findings of disturbed records
     # Few records, and the numbers of exhibits, findings and remarks in their section.
     few: Sequence[tuple[list, int, int, int]] = ()
-    # Figures and tables that need no records, and figures that ignore records.
-    published: tuple[str, ...] = ()
-    independent: tuple[str, ...] = ()
-    without_markers: tuple[str, ...] = ()  # figures of values without noise
 
 
 def frame(rows):
@@ -88,19 +77,6 @@ def common_columns(kernel, threads, machine):
         "threads": threads,
         "disturbed": False,
         "valid": True,
-    }
-
-
-def own_and_faulty(everything, value):
-    """Return the inputs of every family: a machine's records, faulty records, extreme values."""
-    return {
-        "own": lambda: Results(everything()),
-        "faults": lambda: frame(everything()).assign(
-            valid=lambda rows: rows.index % 7 != 3, disturbed=lambda rows: rows.index % 5 == 2
-        ),
-        "extremes": lambda: frame(everything()).assign(
-            **{value: lambda rows: rows[value] * 1e-4 ** (rows.index % 2)}
-        ),
     }
 
 
@@ -205,6 +181,25 @@ def assert_legible(fig):
         near = np.flatnonzero(((low < high[i]) & (low[i] < high)).all(axis=1))
         for other, others, _ in (texts[j] for j in near[near > i]):
             assert not overlap(corners, others), f"{text!r} overlaps {other!r}"
+
+
+def contents(fig):
+    """Return what the panels of a figure show, without marks of disturbed records, as text."""
+    return [
+        [
+            *(ax.get_title(), ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel()),
+            *(
+                f"{one.get_label()}: {one.get_xydata().tolist()}"
+                for one in ax.lines
+                if one.get_label() != "_disturbed" and one.get_markerfacecolor() != "white"
+            ),
+            *(str(one.get_path().vertices.tolist()) for one in ax.patches if not one.get_hatch()),
+            *(str([path.vertices.tolist() for path in one.get_paths()]) for one in ax.collections),
+            *(str(one.get_array().tolist()) for one in ax.images),
+            sorted(text.strip("()") for text in panel_texts(ax)),
+        ]
+        for ax in fig.axes
+    ]
 
 
 def footnotes(fig):

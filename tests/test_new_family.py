@@ -52,6 +52,6 @@ def test_a_new_family_is_its_files(tmp_path):
     run("tests/test_stubs.py")
     run("tests/test_interface.py")
     shutil.copytree(ROOT / "tests" / "interface", tree / "tests" / "interface", dirs_exist_ok=True)
-    names = ("layers", "stubs", "interface", "kernels", "plots_families")
+    names = ("layers", "stubs", "interface", "kernels", "plots_families", "every_exhibit")
     tests = [str(path) for name in names for path in tree.glob(f"tests/**/test_{name}.py")]
     run("-m", "pytest", "-q", "-k", "boxes or layers or stubs or interface or order", *tests)

@@ -88,11 +88,8 @@ def _section(item: Item, pictures: Mapping[str, str]) -> str:
 
 
 def _picture(place: Path, name: str) -> str:
-    """Write the picture of a figure, and return the lines that show it; nothing without records."""
-    found = drawn(name)
-    if found is None:
-        return ""
-    figure, about = found
+    """Write the picture of a figure, and return the lines that show it."""
+    figure, about = drawn(name)
     figure.savefig(place / f"{name}.png", dpi=160, metadata={"Software": None})
     kind = "figure wide" if figure.get_figwidth() > COLUMN_IN else "figure"
     image = f"```{{image}} {name}.png\n:alt: figure {name}\n:class: {kind}\n```"

@@ -1,13 +1,9 @@
 """Records of figures of atomic operations."""
 
-from plotting import KIB, LONG, MIB, Family, Results, common_columns, frame, own_and_faulty
+from plotting import KIB, LONG, MIB, Family, Results, common_columns, frame
 
 from memkern.families.amo.data import PATTERNS
 from memkern.families.amo.findings import findings
-
-FIGURES = ("amo-latency", "amo-price", "amo-rates", "amo-remote", "amo-sharing", "amo-workers")
-
-TABLES = ("amo-circustent", "amo-rates")
 
 # Rates of adds by one worker in GAMS, and how many times slower other primitives are.
 RATES = dict(zip(PATTERNS, (0.2, 0.4, 0.5, 0.1, 0.6, 0.3, 0.25, 0.24), strict=True))
@@ -110,7 +106,6 @@ def everything(**other):
 
 
 INPUTS = {
-    **own_and_faulty(everything, "rate_GAMS"),
     "several": lambda: Results(
         [
             *everything(),
@@ -143,14 +138,7 @@ FAMILY = Family(
     section="atomics",
     findings=findings,
     title="Atomics",
-    command="",
-    figures=FIGURES,
-    tables=TABLES,
     everything=everything,
-    inputs=INPUTS,
-    lacking=(["valid", "primitive"], ["rate_GAMS"]),
-    integers=("threads", "words", "hot"),
-    disturbed=lambda rows: rows["primitive"].ne("cas"),
     missing=[
         ("amo-rates", patterns(), {"primitives": "xor,nand"}, "'xor' or 'nand', only of add,"),
         ("amo-rates", patterns(), {"threads": 3}, "3 workers, only 1, 2 and 4"),
@@ -182,5 +170,4 @@ FAMILY = Family(
         (sharing(), 2, 1, 5),
         ([row | {"valid": False} for row in patterns()], 1, 0, 6),
     ],
-    published=("amo-circustent",),
 )

@@ -2,16 +2,10 @@
 
 import math
 
-from plotting import LONG, Family, Results, common_columns, frame, own_and_faulty
+from plotting import LONG, Family, Results, common_columns, frame
 
 from memkern.families.dw.findings import findings
 from memkern.models import LayerConditions
-
-MEASURED = ("dw-extent", "dw-layouts", "dw-scaling")
-
-FIGURES = (*MEASURED, "dw-traffic")
-
-TABLES = ("dw-table",)
 
 SMALL, LARGE = "8x8x8x8", "16x16x16x16"
 
@@ -99,7 +93,6 @@ def everything(**other):
 
 
 INPUTS = {
-    **own_and_faulty(everything, "performance_GFLOPs"),
     "several": lambda: Results(
         [
             *everything(),
@@ -130,14 +123,7 @@ FAMILY = Family(
     section="dw",
     findings=findings,
     title="Domain-wall kernel",
-    command="dw ",
-    figures=FIGURES,
-    tables=TABLES,
     everything=everything,
-    inputs=INPUTS,
-    lacking=(["valid", "cut"], ["performance_GFLOPs"]),
-    integers=("threads", "Ls", "prefetch"),
-    disturbed=lambda rows: rows["layout"].eq("RRII"),
     missing=[
         ("dw-layouts", layouts(), {"threads": 3}, "3 workers, only 4"),
         ("dw-layouts", layouts(), {"lattices": "24,32"}, "'24' or '32', only of 8x8x8x8, 16x"),
@@ -165,5 +151,4 @@ FAMILY = Family(
         (scan(), 4, 6, 1),
         ([row | {"valid": False} for row in layouts()], 1, 0, 4),
     ],
-    independent=("dw-traffic",),
 )

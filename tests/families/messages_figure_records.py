@@ -1,6 +1,6 @@
 """Records of figures of messages."""
 
-from plotting import Family, common_columns, own_and_faulty
+from plotting import Family, common_columns
 
 from memkern.families.messages.figures import findings
 
@@ -44,20 +44,11 @@ def everything(machine="Own Machine 3000", **other):
     ]
 
 
-LACKING = (["messages_per_second"], ["window", "distance"])
-
 FAMILY = Family(
     section="messages",
     findings=findings,
     title="Messages between ranks",
-    command="messages --device mpi",
-    figures=("messages",),
-    tables=("messages", "messages-fit"),
     everything=everything,
-    inputs=own_and_faulty(everything, "messages_per_second"),
-    lacking=LACKING,
-    integers=("size_B", "window", "origins"),
-    disturbed=lambda rows: rows["size_B"].eq(32),
     missing=[("messages", [record("put", 8, 1, valid=False)], {}, "no valid record of messages")],
     images=1,
     shown="T0_us",

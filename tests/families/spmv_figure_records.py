@@ -2,13 +2,9 @@
 
 import math
 
-from plotting import LONG, Family, Results, common_columns, frame, own_and_faulty
+from plotting import LONG, Family, Results, common_columns, frame
 
 from memkern.families.spmv.findings import findings
-
-FIGURES = ("spmv-fill-in", "spmv-matrices", "spmv-row-length", "spmv-saturation")
-
-TABLES = ("spmv-matrices",)
 
 # Rows and nonzeros by label. A nonzero has 12 bytes, the last cache 16 MiB.
 MATRICES = {
@@ -108,7 +104,6 @@ def everything(**other):
 
 
 INPUTS = {
-    **own_and_faulty(everything, "performance_GFLOPs"),
     "several": lambda: Results(
         [
             *everything(),
@@ -141,14 +136,7 @@ FAMILY = Family(
     section="spmv",
     findings=findings,
     title="Sparse matrix-vector products",
-    command="spmv ",
-    figures=FIGURES,
-    tables=TABLES,
     everything=everything,
-    inputs=INPUTS,
-    lacking=(["valid", "sigma"], ["performance_GFLOPs"]),
-    integers=("threads", "C", "sigma", "unroll"),
-    disturbed=lambda rows: rows["kernel"].eq("spmv.sell"),
     missing=[
         ("spmv-row-length", matrices(), {}, "no tall and skinny matrices"),
         ("spmv-row-length", lengths(each=(8,)), {}, "rows of two lengths"),
@@ -178,5 +166,4 @@ FAMILY = Family(
         (blocks(), 3, 4, 2),
         ([row | {"valid": False} for row in matrices()], 0, 0, 5),
     ],
-    without_markers=("spmv-fill-in",),  # stored elements do not depend on noise
 )

@@ -1,6 +1,6 @@
 """Records of figures of streaming kernels."""
 
-from plotting import LONG, MIB, Family, Results, frame, own_and_faulty
+from plotting import LONG, MIB, Family, Results, frame
 from streaming_figure_records import (
     LONG_PLATFORM,
     barriers,
@@ -16,17 +16,9 @@ from streaming_figure_records import (
 
 from memkern.families.streaming.findings import findings
 
-FIGURES = (
-    *("barrier-cost", "bs-fit", "bs-mesh", "loops-cycles", "loops-tlb-misses", "matvec"),
-    *("matvec-traffic", "raider-kernels", "raider-scaling", "raider-sizes", "saturation", "sizes"),
-)
-
-TABLES = ("bs-t0-wmax", "loops-cycles", "raider-systems", "raider-table")
-
 PUBLISHED = ("raider-kernels", "raider-scaling", "raider-sizes")  # figures that need no records
 
 INPUTS = {
-    **own_and_faulty(everything, "bandwidth_GBps"),
     "several": lambda: Results(
         [
             *everything(),
@@ -57,19 +49,8 @@ FAMILY = Family(
     section="streaming",
     findings=findings,
     title="Streaming",
-    command="",
-    figures=FIGURES,
-    tables=TABLES,
     everything=everything,
-    inputs=INPUTS,
-    lacking=(["valid", "disturbed"], ["kernel", "valid"]),
-    integers=("elements", "threads", "degree"),
-    disturbed=lambda rows: rows.groupby("kernel").cumcount().eq(5) | rows["bytes_B"].eq(2**30),
     missing=[],
     images=11,
     shown="Wmax",
-    published=(*PUBLISHED, "bs-fit", "bs-mesh", "bs-t0-wmax", "loops-cycles"),
-    independent=("raider-systems",),
-    # Of several unrollings with page walks, an undisturbed one is drawn.
-    without_markers=(*PUBLISHED, "loops-tlb-misses"),
 )

@@ -1,19 +1,17 @@
-"""Tests of the figures, tables and sections of all families."""
+"""Tests of the findings and sections of all families."""
 
 import amo_figure_records
 import dw_figure_records
 import messages_figure_records
-import numpy as np
-import pandas as pd
 import pytest
 import spmv_figure_records
 import streaming_family
 import transfers_figure_records
 from checking import once_a_kind, refused
-from plotting import Results, assert_legible, disturbed_markers, footnotes, frame, hardest_first
+from plotting import Results, frame
 
 from memkern import report
-from memkern.plots import figures, save, sections, tables
+from memkern.plots import figures, sections
 from memkern.plots.frames import frame_of
 
 FAMILIES = [
@@ -30,12 +28,6 @@ FAMILIES = [
 BY_SECTION = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.section)
 
 
-def names_of(family, without=()):
-    """Return the functions that make the figures and tables of a family by name, except some."""
-    made = {f"figure {name}": figures[name] for name in family.figures if name not in without}
-    return made | {f"table {name}": tables[name] for name in family.tables if name not in without}
-
-
 def each(choose):
     """Parametrise a test by the families and the values chosen for each family."""
     chosen = [(family, *some) for family in FAMILIES for some in choose(family)]
@@ -44,105 +36,11 @@ def each(choose):
 
 
 @pytest.mark.parametrize(
-    "case",
-    once_a_kind(
-        [
-            (family, name, given)
-            for family in FAMILIES
-            for name in family.figures
-            for given in hardest_first(family.inputs)
-            if name not in family.independent
-        ],
-        # The figures of a family are built from the same parts.
-        kind=lambda case: case[0].section,
-        name=lambda case: f"{case[1]} {case[2]}",
-    ),
-)
-def test_every_figure_is_legible(case):
-    family, name, given = case
-    fig = figures[name](family.inputs[given]())
-    assert fig.get_figwidth() in (3.35, 6.9)
-    assert_legible(fig)
-
-
-@pytest.mark.parametrize(
-    "case",
-    once_a_kind(
-        [(family, name) for family in FAMILIES for name in family.figures],
-        name=lambda case: case[1],
-    ),
-)
-def test_every_figure_becomes_a_file(case, tmp_path):
-    family, name = case
-    fig = figures[name](Results(family.everything()))
-    assert save(fig, tmp_path / "figure.pdf").stat().st_size > 1000
-
-
-@pytest.mark.parametrize(
-    ("family", "name", "make"),
-    each(lambda family: names_of(family, (*family.published, *family.independent)).items()),
-)
-def test_without_records_the_command_is_named(family, name, make):
-    for records in (None, frame(family.everything()).assign(kernel="spatter.gather")):
-        with refused(f"`memkern {family.command}"):
-            make(records)
-
-
-@pytest.mark.parametrize(
-    ("family", "name", "make"), each(lambda family: names_of(family, family.independent).items())
-)
-def test_wrong_records_are_refused(family, name, make):
-    rows = frame(family.everything())
-    with refused("no record"):
-        make(rows.iloc[:0])
-    with refused("list"):
-        make([1, 2])
-    for columns in family.lacking:
-        with refused(", ".join(map(repr, columns))):
-            make(rows.drop(columns=columns))
-
-
-@pytest.mark.parametrize(
     ("family", "name", "rows", "options", "culprit"), each(lambda family: family.missing)
 )
 def test_missing_records_are_named(family, name, rows, options, culprit):
     with refused(culprit):
         figures[name](frame(rows), **options)
-
-
-@pytest.mark.parametrize(
-    "case",
-    once_a_kind(
-        [(family, name) for family in FAMILIES for name in family.figures],
-        kind=lambda case: case[0].section,
-        name=lambda case: case[1],
-    ),
-)
-def test_records_of_other_families_may_lack_the_columns(case):
-    family, name = case
-    other = {"platform": "Own", "kernel": "spatter.scatter", "valid": True, "disturbed": False}
-    rows = frame(family.everything())
-    mixed = pd.concat([frame([other]), rows], ignore_index=True)
-    mixed = mixed.astype(dict.fromkeys(family.integers, "Int64"))
-    alone, beside = (figures[name](records).axes for records in (rows, mixed))
-    for before, after in zip(alone, beside, strict=True):
-        for one, same in zip(before.lines, after.lines, strict=True):
-            np.testing.assert_array_equal(one.get_ydata(), same.get_ydata())
-
-
-@pytest.mark.parametrize(
-    ("family", "name"),
-    each(lambda family: [(n,) for n in family.figures if n not in family.independent]),
-)
-def test_invalid_records_are_left_out_and_disturbed_ones_hollow(family, name):
-    rows = frame(family.everything())
-    rows["valid"] = rows.groupby("kernel").cumcount().ne(4)
-    rows["disturbed"] = family.disturbed(rows)
-    fig = figures[name](rows)
-    assert "failed validation left out" in footnotes(fig)
-    marked = name not in family.without_markers
-    assert bool(disturbed_markers(fig)) == marked
-    assert ("Hollow" in footnotes(fig)) == marked
 
 
 # The streaming family's records are already from two machines.

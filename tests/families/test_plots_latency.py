@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checking import once_a_kind, refused
+from checking import refused
 from latency_records import (
     SIZES,
     all_records,
@@ -17,19 +17,15 @@ from latency_records import (
     record,
     sampled,
     sizes,
-    structured,
 )
 from plotting import (
     KIB,
-    LONG,
     MIB,
     Results,
-    assert_legible,
     curve_labels,
     disturbed_markers,
     footnotes,
     frame,
-    hardest_first,
     line,
     panel_texts,
 )
@@ -39,61 +35,12 @@ from memkern.engine.sweeping.sweep import sweep
 from memkern.families.latency.data import concurrency
 from memkern.families.latency.findings import findings
 from memkern.families.latency.kernels import report_cases
-from memkern.plots import figures, save, sections, tables
+from memkern.plots import figures, sections, tables
 from memkern.plots.style import lacking
-
-FIGURES = (
-    "latency-banks", "latency-chains", "latency-cores", "latency-gather", "latency-histogram",
-    "latency-loaded",
-    "latency-numa", "latency-sizes", "latency-structure",
-)  # fmt: skip
-
-
-INPUTS = {
-    "own": [*all_records(), *structured()],
-    "several": [
-        *all_records(), *structured(), *all_records(machine=LONG), *structured(machine=LONG),
-    ],
-    "many": [
-        *banks(), *banks("uint64"), *banks(block_threads=1024), *banks("uint64", 1024),
-        *sizes(), *sizes("in-page"), *sizes("one-per-page"), *sizes(pages_requested="thp"),
-        *chains(), *chains(size=64 * KIB, ns=6.0, most=4), *chains(size=MIB, ns=20.0, most=8),
-        *loaded(threads=64, slower=8.0), *pairs(units=24), *nodes(12, 12), *gathers(),
-        *structured(reaches=(1024, 1536)),
-    ],
-    "disturbed": [
-        *all_records(), *structured(), *all_records(disturbed=True, pages="thp"),
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "case",
-    once_a_kind(
-        [(name, given) for name in FIGURES for given in hardest_first(INPUTS)],
-        kind=lambda case: case[0] == "latency-cores",
-        name=" ".join,
-    ),
-)
-def test_every_figure_is_legible(case):
-    name, records = case
-    assert_legible(figures[name](sampled(INPUTS[records])))
-
-
-@pytest.mark.parametrize("name", once_a_kind(FIGURES))
-def test_every_figure_becomes_a_file(name, tmp_path):
-    assert save(figures[name](sampled(INPUTS["own"])), tmp_path / "x.pdf").stat().st_size > 5000
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_figures_say_how_to_measure_what_they_lack(name):
-    with refused("`memkern latency .*-o .*parquet`"):
-        figures[name](frame([record("other", 1.0)]))
 
 
 def test_banks_are_drawn_by_their_conflicts():
-    fig = figures["latency-banks"](Results([*banks(), *banks("uint64", 1024)]))
-    (ax,) = fig.axes
+    (ax,) = figures["latency-banks"](Results([*banks(), *banks("uint64", 1024)])).axes
     one, several = "32 bits, 1 warp a block", "64 bits, 32 warps a block"
     assert curve_labels(ax) == [one, several]
     assert list(line(ax, one).get_ydata()) == [15.0 + math.gcd(s, 32) for s in range(1, 33)]
@@ -110,8 +57,7 @@ def test_banks_are_drawn_by_their_conflicts():
 
 
 def test_sizes_draw_each_order():
-    fig = figures["latency-sizes"](Results([*sizes(), *sizes("in-page")]))
-    (ax,) = fig.axes
+    (ax,) = figures["latency-sizes"](Results([*sizes(), *sizes("in-page")])).axes
     assert {"random order", "in-page order"} <= set(curve_labels(ax))
     assert list(line(ax, "random order").get_xdata()) == list(SIZES)
     assert list(line(ax, "random order").get_ydata()) == [2.0 * 2**i for i in range(7)]
@@ -132,8 +78,7 @@ def test_variants_of_a_gpu_are_drawn_apart_with_its_own_cache():
 
 def test_loads_and_atomic_operations_of_processors_and_gpus_are_in_one_figure():
     own = {"backend": "openmp", "variant": "auto"}
-    card = {"backend": "cuda", "variant": "simt", "machine": "Own Card 3000"}
-    rows = [*sizes(**own), *sizes(**card), *sizes(**{**card, "variant": "l2"})]
+    rows = [*sizes(**own), *sizes(**CARD), *sizes(**CARD | {"variant": "l2"})]
     rows += [
         {
             **record("chase", 10.0 * threads, **how), "kernel": "amo.ptrchase",
@@ -141,38 +86,25 @@ def test_loads_and_atomic_operations_of_processors_and_gpus_are_in_one_figure():
             # The rate by the shortest time.
             "rate_GAMS": 0.2 / threads,
         }
-        for how in (own, card) for i in range(2) for threads in (1, 4)
+        for how in (own, CARD) for i in range(2) for threads in (1, 4)
     ]  # fmt: skip
-    fig = figures["latency-devices"](Results(rows))
-    assert_legible(fig)
-    (ax,) = fig.axes
+    (ax,) = figures["latency-devices"](Results(rows)).axes
     what = {"Own Machine 3000": ["loads", "atomic add"]}
     what["Own Card 3000"] = ["loads, simt", "loads, l2", "atomic add"]
     assert set(curve_labels(ax)) == {f"{w}, {name}" for name in what for w in what[name]}
     atomic = line(ax, "atomic add, Own Card 3000")
     assert list(atomic.get_xdata()) == [2**13, 2**15] and list(atomic.get_ydata()) == [10.0, 10.0]
-    for alone in (own, card):
-        with refused("chases on a processor and on a GPU are needed"):
-            figures["latency-devices"](Results(sizes(**alone)))
 
 
 def test_only_one_worker_and_chain_is_a_latency():
     others = [*chains(), *sizes(threads=2)]
     fig = figures["latency-sizes"](Results([*sizes(), *others]))
     assert len(line(fig.axes[0], "random order").get_xdata()) == len(SIZES)
-    with refused("no chase was measured over two sizes"):
-        figures["latency-sizes"](Results(chains()))
-    with refused("with one worker"):
-        figures["latency-sizes"](Results(sizes(threads=2)))
 
 
 def test_loads_in_flight_are_latency_times_rate():
     found, _ = concurrency(Results(chains(most=10)))
     assert sorted(found["in_flight"]) == pytest.approx([1, 2, 4, 8, 10, 10])
-    with refused("with one and with several chains"):
-        concurrency(Results(sizes()))
-    with refused("with one and with several chains"):
-        concurrency(Results(chains()[1:]))
     most = line(figures["latency-chains"](Results(chains(most=10))).axes[0], "as many as chains")
     assert most.get_xdata().tolist() == most.get_ydata().tolist()
 
@@ -197,19 +129,35 @@ def test_samples_are_drawn_as_histograms():
     assert figures["latency-histogram"](wide).axes[0].get_xscale() == "log"
 
 
+CARD = {"backend": "cuda", "variant": "simt", "machine": "Own Card 3000"}
+
+
 @pytest.mark.parametrize(
-    "records, options, problem",
+    ("name", "records", "options", "problem"),
     [
-        (frame(sizes()), {}, "no chase with one chain has samples"),
-        (Results(sizes()), {}, "no chase with one chain has samples"),
-        (Results(sizes()[:1], [[1e-3, -1.0]]), {}, "some are missing, or out of range"),
-        (sampled(sizes()), {"sizes": "5KiB"}, "no chase was measured in 5 KiB, only in 16 KiB"),
-        (sampled(sizes()), {"sizes": "big"}, "is not a size in bytes"),
+        ("histogram", frame(sizes()), {}, "no chase with one chain has samples"),
+        ("histogram", sizes(), {}, "no chase with one chain has samples"),
+        ("histogram", Results(sizes()[:1], [[1e-3, -1.0]]), {}, "some are missing, or out of"),
+        ("histogram", sampled(sizes()), {"sizes": "5KiB"}, "was measured in 5 KiB, only in 16 KiB"),
+        ("histogram", sampled(sizes()), {"sizes": "big"}, "is not a size in bytes"),
+        ("devices", sizes(variant="auto"), {}, "chases on a processor and on a GPU are needed"),
+        ("devices", sizes(**CARD), {}, "chases on a processor and on a GPU are needed"),
+        ("sizes", chains(), {}, "no chase was measured over two sizes"),
+        ("sizes", sizes(threads=2), {}, "with one worker"),
+        ("chains", sizes(), {}, "with one and with several chains"),
+        ("chains", chains()[1:], {}, "with one and with several chains"),
+        ("gather", [*chains(), *gathers()[:1]], {}, "no gather by one worker is random or has a"),
+        ("gather", [*chains(), *gathers(machine="Other")], {}, "no machine has chases and gathers"),
+        ("cores", [pairs()[0] | {"pin": "none"}], {}, "no two workers were pinned to a unit each"),
+        ("numa", [row | {"name": "x"} for row in nodes()], {}, "no record is of NUMA nodes"),
+        ("structure", sizes(), {}, "no chase shows the cost of address translation"),
     ],
 )
-def test_wrong_histograms_are_refused(records, options, problem):
+def test_what_lacks_records_is_refused(name, records, options, problem):
     with refused(problem):
-        figures["latency-histogram"](records, **options)
+        figures[f"latency-{name}"](
+            Results(records) if isinstance(records, list) else records, **options
+        )
 
 
 def test_strided_gathers_have_the_lines_of_their_record():
@@ -239,10 +187,6 @@ def test_gathers_stand_beside_chains():
     rows = [*chains(most=32), *gathers()]
     told = " ".join(footnotes(figures["latency-gather"](Results(rows))).split())
     assert "The rate still increases up to 32 chains" in told
-    with refused("no gather by one worker is random or has a stride"):
-        figures["latency-gather"](Results([*chains(), *gathers()[:1]]))
-    with refused("no machine has chases and gathers"):
-        figures["latency-gather"](Results([*chains(), *gathers(machine="Other")]))
     fig = figures["latency-gather"](Results([*chains(), *gathers(), *gathers(machine="Other")]))
     (told,) = lacking(fig)
     assert told.startswith("Other left out: no record of chains: `memkern latency")
@@ -369,16 +313,7 @@ def test_disturbed_cells_of_maps_are_hatched():
 def test_workers_without_units_of_their_own_have_no_place_in_the_map():
     (row,) = pairs(units=2)[:1]
     loose = {**row, "pin": "none"}
-    with refused("no two workers were pinned to a unit each: `memkern latency cores"):
-        figures["latency-cores"](Results([loose]))
     assert figures["latency-cores"](Results([row, loose])).axes[0].images
-
-
-def test_disturbed_records_are_hollow():
-    rows = [*sizes()[:-1], record("chase", 9.0, size_B=SIZES[-1], chains=1, order="random",
-                                  disturbed=True)]  # fmt: skip
-    (curve,) = disturbed_markers(figures["latency-sizes"](Results(rows)))
-    assert list(curve.get_ydata()) == [9.0]
 
 
 def test_findings_follow_from_the_records():

@@ -164,5 +164,3 @@ def test_the_structure_is_drawn_with_its_marks():
         Results([r for r in structured() if r["order"].startswith("pairs")])
     ).axes
     assert "Distance" in alone.get_xlabel()
-    with refused("no chase shows the cost of address translation"):
-        figures["latency-structure"](Results(sizes()))

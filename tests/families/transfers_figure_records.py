@@ -1,6 +1,6 @@
 """Records of figures of transfers."""
 
-from plotting import Family, common_columns, own_and_faulty
+from plotting import Family, common_columns
 
 from memkern.families.transfers.figures import findings
 
@@ -53,14 +53,7 @@ FAMILY = Family(
     section="transfers",
     findings=findings,
     title="Transfers from and to a GPU",
-    command="transfers",
-    figures=("transfers",),
-    tables=("transfers", "transfers-fit"),
     everything=everything,
-    inputs=own_and_faulty(everything, "bandwidth_GBps"),
-    lacking=(["bandwidth_GBps"], ["size_B", "memory"]),
-    integers=("size_B",),
-    disturbed=lambda rows: rows["size_B"].eq(32),
     missing=[
         (
             "transfers", [record("both", "pinned", "copy", 8, valid=False)], {},

@@ -154,14 +154,3 @@ def test_axes_and_platforms_that_do_not_fit_are_refused(exhibits):
     with refused("figure spatter-fig8 places its panels itself: leave ax out"):
         figures["spatter-fig8"](ax=ax)
     assert not ax.lines
-
-
-@pytest.mark.parametrize("name, panels", [("spatter-fig3", 2), ("spatter-fig9", 2)])
-def test_published_figures_draw_in_given_axes(name, panels):
-    axes = Figure().subplots(1, panels)
-    own = figures[name]()
-    figures[name](ax=axes)
-    for ax, expected in zip(axes, own.axes, strict=True):
-        assert ax.get_xlabel() == expected.get_xlabel()
-        found, wanted = ([list(one.get_xdata()) for one in x.lines] for x in (ax, expected))
-        assert found == wanted and found

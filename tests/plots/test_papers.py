@@ -10,26 +10,11 @@ from spatter_records import own_records
 import memkern as mk
 from memkern import reference
 from memkern.cli import analysis
-from memkern.errors import InputError
 from memkern.families.amo.kernels import PATTERNS
 from memkern.models.published_machines import published
 from memkern.plots import figures, registry, tables
 from memkern.plots.papers import REMARKS
 from memkern.plots.registry import PAPERS, of_paper, origin
-
-DRAWN = [(where, name) for where in (figures, tables) for name in where.origins]
-
-
-@pytest.mark.parametrize(
-    ("where", "name"), DRAWN, ids=[f"{where.what} {name}" for where, name in DRAWN]
-)
-def test_what_shows_published_values_needs_no_records(where, name):
-    assert str(where.origins[name]) in where[name].__doc__
-    if where.origins[name].published:
-        assert where[name](None) is not None
-    elif name != "dw-traffic":  # a model, of no records at all
-        with pytest.raises(InputError):
-            where[name](None)
 
 
 def test_the_names_of_the_figures_of_spatter_are_the_numbers_of_the_paper():

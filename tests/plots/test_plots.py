@@ -1,19 +1,20 @@
 """What all figures and tables share: names, records, files, styles."""
 
+from types import SimpleNamespace
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
 from checking import refused
 from plotting import assert_legible, footnotes, line
-from spatter_records import GATHER, OWN, own_records, record
+from spatter_records import GATHER, OWN, own_records
 
 from memkern.errors import InputError
 from memkern.plots import figures, save, sections, tables
 from memkern.plots.drawing import (
     counts_axis,
     curve,
-    dot_series,
     dots,
     label_outside,
     marked_look,
@@ -79,23 +80,11 @@ def test_an_unknown_name_is_refused_with_the_known_ones(registry):
         registry[last[:-1]]
 
 
-def test_a_result_set_is_equivalent_to_its_frame():
-    class Results:
-        def to_frame(self):
-            return own_records()
-
-    frame = frame_of(Results())
-    assert frame.equals(own_records())
-    # Columns share the attributes, since these may be large and figures read hundreds of columns.
+def test_columns_share_the_attributes_of_their_frame():
+    """The attributes may be large, and figures read hundreds of columns."""
+    frame = frame_of(SimpleNamespace(to_frame=own_records, environments={"e1": {}}))
+    assert frame.equals(own_records()) and frame.attrs
     assert all(frame["kernel"].attrs[name] is facts for name, facts in frame.attrs.items())
-    assert tables["spatter-table4"](Results()).equals(tables["spatter-table4"](own_records()))
-
-
-def test_records_of_other_kernels_are_ignored():
-    launch = record("launch.empty", "", float("nan"), suite=None, delta=None)
-    frame = pd.concat([own_records(), pd.DataFrame([launch])], ignore_index=True)
-    before, after = (figures["spatter-fig3"](f).axes[0] for f in (own_records(), frame))
-    assert list(line(after, plain(OWN)).get_ydata()) == list(line(before, plain(OWN)).get_ydata())
 
 
 def test_usable_of_nothing_is_an_empty_table_with_the_columns():
@@ -209,7 +198,7 @@ def test_numbers_are_beside_the_bars_of_dots():
     ends = extent(rows, "rate_GAMS")
     assert ends == pytest.approx((0.8, 125.0))
     _, (ax,) = panels(1, 1, 2.0)
-    dots(ax, ["a", "b"], dot_series(rows, "kind", ["k"], "rate_GAMS"), ends)
+    dots(ax, rows, "kind", {"k": marked_look(0)}, "rate_GAMS", ends)
     (bars,) = [one for one in ax.collections if one.get_label() == "_interval"]
     assert [segment.tolist() for segment in bars.get_segments()] == [
         pytest.approx(np.array([[0.8, 0], [1.25, 0]])),

@@ -48,7 +48,7 @@ P = ParamSpec("P")
 HATCHED = "Hatched: from a disturbed record."
 LOOK = "look"
 """Column of the looks of curves; without it, they are by the number of the curve."""
-LABEL = "label"
+LABEL = "curve_label"
 """Column of the labels of curves; without it, they are the values by which curves are distinct."""
 QUANTITY = "quantity"
 """Column of the names of quantities, where each has panels and an axis of its own."""

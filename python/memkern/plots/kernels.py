@@ -67,7 +67,7 @@ def kernel_table(records: Records = None, family: str = "") -> DataFrame:
         smallest: dict[str, Any] = {}
         if shapes == {"(elements,)"}:
             smallest = {"elements": 1}
-        elif spec.counts.amos:
+        elif name.startswith("amo."):
             smallest = {"iters": 1, "threads": 1}
         known = case(name, **smallest) if smallest else None
         rows.append(

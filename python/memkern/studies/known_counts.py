@@ -126,11 +126,13 @@ def _of_system(names: Names) -> Iterator[Known]:
 def _by_system() -> list[str]:
     """Return the events of the system that this thread can cause a known number of times."""
     units = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, units)
-    except OSError:  # a filter of system calls refuses it
-        units = set()
-    return [name for name in _WORK if len(units) > 1 or name != "cpu-migrations"]
+    movable = len(units) > 1
+    if movable:
+        try:
+            os.sched_setaffinity(0, units)
+        except OSError:  # a filter of system calls refuses it
+            movable = False
+    return [name for name in _WORK if movable or name != "cpu-migrations"]
 
 
 def _of_processor(names: Names) -> Iterator[Known]:

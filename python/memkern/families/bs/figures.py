@@ -396,7 +396,7 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Selection:
     shown = used | known["disturbed"]
     known = known.assign(
         series=known["platform"].where(shown),
-        label=known["platform"].map(named),
+        curve_label=known["platform"].map(named),
         pale=known["fit"].notna() & ~shown,
         look=objects(known, looks),
     )

@@ -80,7 +80,7 @@ def barrier_cost(records: Records = None) -> Selection:
     time_ns = 1e9 * frame["barrier_s"]
     frame = frame.assign(
         series=frame["machine"] + frame["barrier"],
-        label=[
+        curve_label=[
             _BARRIERS.get(kind, plain(kind)) + f": {plain(machine, 28)}" * several
             for kind, machine in zip(frame["barrier"], frame["machine"], strict=True)
         ],

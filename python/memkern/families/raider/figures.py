@@ -276,10 +276,10 @@ def by_size(
     own, notes = _own(records, definition, index_pattern)
     own, left = prevailing(own[own["kernel"].isin(list(_TRIADS))])
     own, averaged = _means(own, ("platform", "kernel", "elements"))
-    own = own.assign(series=own["platform"], label=own["platform"].map(named))
+    own = own.assign(series=own["platform"], curve_label=own["platform"].map(named))
     clusters = _published(5, 6)
     name = clusters["platform"] + ", " + clusters["model"]
-    frame = _together(own, clusters.assign(series=name, label=name), _TRIADS)
+    frame = _together(own, clusters.assign(series=name, curve_label=name), _TRIADS)
     return frame, [*notes, *left, *averaged, "The clusters ran on one core."]
 
 

@@ -363,9 +363,9 @@ def kernel_of(pattern: str) -> str:
     return SCATTER if pattern.partition("-")[2].startswith("S") else GATHER
 
 
-def first_three(names: Sequence[str]) -> str:
+def first_three(names: Sequence[object]) -> str:
     """Return the first three names, and how many more there are."""
-    return ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
+    return ", ".join(map(str, names[:3])) + f" and {len(names) - 3} more" * (len(names) > 3)
 
 
 def over_stride_1(points: DataFrame, cases: Sequence[str] = ()) -> DataFrame:

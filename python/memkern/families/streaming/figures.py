@@ -164,7 +164,7 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Selecti
         part=number // size,
         panel=titles,
         series=frame["kernel"].mask(dashed, frame["kernel"] + ", nt"),
-        label=frame["kernel"].map(lambda name: plain(short(name))).mask(dashed, "_nt"),
+        curve_label=frame["kernel"].map(lambda name: plain(short(name))).mask(dashed, "_nt"),
         look=objects(frame, looks),
         ringed=frame["nt"] & ~dashed,
     )
@@ -296,7 +296,7 @@ def saturation(
     }
     frame = frame.assign(
         series=[name + kind for name, kind in cases],
-        label=[plain(name, 28) + kind for name, kind in cases],
+        curve_label=[plain(name, 28) + kind for name, kind in cases],
         look=objects(frame, looks),
         panel=frame["kernel"].map(titles),
     )
