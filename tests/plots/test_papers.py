@@ -1,6 +1,7 @@
 """Figures and tables of papers: declared with them, and made together."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,20 @@ def test_every_exhibit_of_a_paper_is_shown_or_has_a_remark():
     assert tables["papers"](paper="chalmers2020")["paper"].unique().tolist() == ["chalmers2020"]
     with refused("paper 'x' is not one of"):
         tables["papers"](paper="x")
+
+
+def test_every_exhibit_is_in_a_section_or_shows_one_of_a_paper():
+    modules = [module for name, module in sys.modules.items() if name.startswith("memkern.")]
+    rows = [
+        row for module in modules for key in ("_EXHIBITS", "_RARE")
+        for row in vars(module).get(key, ())
+    ]  # fmt: skip
+    placed = {function for _, function, *_ in rows}
+    commands = [remark.command for of in REMARKS.values() for remark in of.values()]
+    listed = {"papers", *(command.split()[1] for command in commands if command)}
+    for where in (figures, tables):
+        elsewhere = {*where.origins, *listed} if where is tables else {*where.origins}
+        assert not [n for n, make in where.items() if make not in placed and n not in elsewhere]
 
 
 def test_the_loops_whose_predictions_from_memory_are_printed_higher_are_named():

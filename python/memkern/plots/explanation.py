@@ -132,13 +132,15 @@ def explanations(records: Records) -> list[str]:
     return [f"{record['kernel']}: {'; '.join(one.sentences)}." for record, one in every]
 
 
+_EXHIBITS = (
+    ("Experiments in turns with each case", explanation_bars, ""),
+    ("Experiments in numbers", explanation_table, "Ratios are times over that of the case."),
+)
+
+
 @section("why", 0)
 def report_section(records: DataFrame) -> Section | None:
     """Return the section on the explained records; none without any."""
     if EXPLAINED not in records or not (records[EXPLAINED].fillna("") != "").any():
         return None
-    exhibits = [
-        ("Experiments in turns with each case", explanation_bars, ""),
-        ("Experiments in numbers", explanation_table, "Ratios are times over that of the case."),
-    ]
-    return section_of(records, "Why: what the times are made of", explanations, exhibits)
+    return section_of(records, "Why: what the times are made of", explanations, _EXHIBITS)

@@ -369,65 +369,61 @@ def limits_table(records: Records = None) -> Selection:
 
 # ---------------------------------------------------------------------------------------- report
 
-family_section(
-    "atomics",
-    3,
-    "amo",
-    "Atomics",
-    findings,
+_EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     (
-        (
-            "Rate of atomic operations by pattern", rates,
-            "By all workers together, on a logarithmic axis. One GAMS is 1e9 atomic operations "
-            "per second; SG has four per iteration, SCATTER and GATHER have three, the others "
-            "one. A compare-and-swap is one attempt, which fails where another worker came "
-            "first. Where a case was measured several times, its highest rate is drawn. Patterns "
-            "after Williams et al. 2020.",
-        ),
-        (
-            "Rate of atomic operations against the workers", against_workers,
-            "Both axes are logarithmic. In CENTRAL all workers update one word: the rate falls "
-            "with their number, since its line moves from core to core. The number of iterations "
-            "of each worker is fixed.",
-        ),
-        (
-            "What atomicity costs", price,
-            "Number of plain pairs of a load and a store in the time of one atomic operation, by "
-            "all workers together, and beside it the share of these plain updates that got lost.",
-        ),
-        (
-            "What sharing of cache lines costs", sharing,
-            "Each worker adds to a private word: adjacent to the words of the others, in the "
-            "same cache line (false sharing), or a number of bytes apart. For comparison, all "
-            "add to one word. Some processors fetch lines in pairs, so that 64 B may not be "
-            "enough.",
-        ),
-        (
-            "Latency of dependent operations", latency,
-            "PTRCHASE: each operation returns the index of the next one, so that its time is the "
-            "latency of the memory level, of the address translation and of the operation.",
-        ),
-        (
-            "Operations on words of other ranks", remote,
-            "Share of the operations on words that another rank owns. With random targets it is "
-            "that of the other ranks; in a ring all words are the next rank's. After Beebe et "
-            "al. 2022.",
-        ),
-        (
-            "Rates over ranks and their limits", limits_table,
-            "The limit is the rate at which the workers could complete fetch-and-adds.",
-        ),
-        (
-            "Rates by pattern, primitive and number of workers", rates_table,
-            "rate_GAMS is the rate of all workers, ns_per_amo the time of one operation of a "
-            "worker.",
-        ),
-        (
-            "RAND_ADD beside published runs", circustent_table,
-            "Rates depend on the size of VAL. Published runs after Beebe et al. 2022, with 24 "
-            "workers on 12 hardware threads.",
-        ),
+        "Rate of atomic operations by pattern", rates,
+        "By all workers together, on a logarithmic axis. One GAMS is 1e9 atomic operations "
+        "per second; SG has four per iteration, SCATTER and GATHER have three, the others "
+        "one. A compare-and-swap is one attempt, which fails where another worker came "
+        "first. Where a case was measured several times, its highest rate is drawn. Patterns "
+        "after Williams et al. 2020.",
     ),
-    "beebe2022-circustent",
-    rare=(remote, limits_table),
+    (
+        "Rate of atomic operations against the workers", against_workers,
+        "Both axes are logarithmic. In CENTRAL all workers update one word: the rate falls "
+        "with their number, since its line moves from core to core. The number of iterations "
+        "of each worker is fixed.",
+    ),
+    (
+        "What atomicity costs", price,
+        "Number of plain pairs of a load and a store in the time of one atomic operation, by "
+        "all workers together, and beside it the share of these plain updates that got lost.",
+    ),
+    (
+        "What sharing of cache lines costs", sharing,
+        "Each worker adds to a private word: adjacent to the words of the others, in the "
+        "same cache line (false sharing), or a number of bytes apart. For comparison, all "
+        "add to one word. Some processors fetch lines in pairs, so that 64 B may not be "
+        "enough.",
+    ),
+    (
+        "Latency of dependent operations", latency,
+        "PTRCHASE: each operation returns the index of the next one, so that its time is the "
+        "latency of the memory level, of the address translation and of the operation.",
+    ),
+    (
+        "Operations on words of other ranks", remote,
+        "Share of the operations on words that another rank owns. With random targets it is "
+        "that of the other ranks; in a ring all words are the next rank's. After Beebe et "
+        "al. 2022.",
+    ),
+    (
+        "Rates over ranks and their limits", limits_table,
+        "The limit is the rate at which the workers could complete fetch-and-adds.",
+    ),
+    (
+        "Rates by pattern, primitive and number of workers", rates_table,
+        "rate_GAMS is the rate of all workers, ns_per_amo the time of one operation of a "
+        "worker.",
+    ),
+    (
+        "RAND_ADD beside published runs", circustent_table,
+        "Rates depend on the size of VAL. Published runs after Beebe et al. 2022, with 24 "
+        "workers on 12 hardware threads.",
+    ),
 )  # fmt: skip
+
+family_section(
+    *("atomics", 3, "amo", "Atomics", findings, _EXHIBITS, "beebe2022-circustent"),
+    rare=(remote, limits_table),
+)

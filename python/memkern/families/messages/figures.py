@@ -149,6 +149,10 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
         "Of messages that are complete one after the other; intervals of 95 %. Where libraries "
         "change the protocol with the size, one line fits badly.",
     ),
+    (
+        "Messages in numbers", messages_table,
+        "Latency where the window is 1; rate and bandwidth are of all origins.",
+    ),
 )  # fmt: skip
 
 family_section("messages", 7, "messages", "Messages between ranks", findings, _EXHIBITS)

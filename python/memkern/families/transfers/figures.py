@@ -199,6 +199,7 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
         "Time of a transfer as T0 + B / Wmax", fit_table,
         "Intervals of 95 %. Where both directions are measured at once, B is their sum.",
     ),
+    ("Transfers in numbers", transfers_table, "Of several records of a size, the best."),
 )  # fmt: skip
 
 family_section("transfers", 8, "transfers", "Transfers from and to a GPU", findings, _EXHIBITS)
