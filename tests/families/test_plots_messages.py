@@ -77,7 +77,7 @@ def test_findings_follow_from_the_records(whole):
     assert "Messages by MPI between nodes, 64 started together: put 3.94 million/s" in text
     assert "Highest bandwidth of messages by MPI on a node: put 7.99 GB/s" in text
     assert len(section.findings) == 6
-    assert len(section.exhibits) == 2 and section.remarks == ()
+    assert len(section.exhibits) == 3 and section.remarks == ()
 
 
 def test_messages_of_a_node_without_shared_memory_are_apart():

@@ -60,7 +60,7 @@ def _metered(records: Records) -> DataFrame:
     """
     frame = frame_of(records)
     need_rows(frame, "energy is drawn from own records: name a file of results that have it")
-    need_columns(frame, "valid")
+    need_columns(frame, "valid", "threads")
     frame = frame.assign(**{name: word for name, word in _WORDS.items() if name not in frame})
     frame = typed(frame, _NUMBERS, tuple(_WORDS))
     why = no_energy(frame)

@@ -413,7 +413,8 @@ class Form:
         """Return the figure."""
         frame, parts = shown.frame, [shown.frame]
         for number, column in enumerate(self.panels):
-            each = [part.groupby(column, sort=self.sort and number > 0) for part in parts]
+            how: dict[str, Any] = {"sort": self.sort and number > 0, "dropna": False}
+            each = [part.groupby(column, **how) for part in parts]
             parts = [rows for groups in each for _, rows in groups]
         columns = self.columns if isinstance(self.columns, int) else self.columns(parts)
         alike = {"sharex": self.shared, "sharey": self.shared}

@@ -66,7 +66,7 @@ def _series(results: Iterable[Record]) -> list[dict[int, _Turns]]:
     found: dict[Any, dict[int, _Turns]] = {}
     for record in results:
         if record.get("scaling") in MODES and record.get("valid") is True and time_s(record):
-            need_columns(record, "case_id", "repeat", "kernel", "platform")
+            need_columns(record, "case_id", "repeat", "kernel", "platform", "threads")
             case, _, _ = str(record["case_id"]).partition("-")
             names = ("kernel", "scaling", "bind", "comm", "threads")
             key = (case, machine_label(record["platform"]), *map(record.get, names))
