@@ -86,7 +86,11 @@ def test_a_record_is_written_once_and_read_as_a_table(monkeypatch, capsys, tmp_p
         yield "finer", rows[0]
 
     options = {"--words": "x", "--fast": (False, "or not"), "--sizes": {"default": [8]}}
-    judge = lambda every: judged.append(every) or len(judged) > 1  # noqa: E731
+
+    def judge(every):
+        judged.append(every)
+        return len(judged) > 1
+
     main = records.program("", "Measure nothing.\n\nMore.", measured, options, 3, judge)
     words = ["program", "-o", str(tmp_path / "new.json")]
     monkeypatch.setattr(sys, "argv", [*words, "--conditions", "none"])

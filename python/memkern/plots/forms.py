@@ -34,7 +34,7 @@ from memkern.plots.drawing import (
     row_in,
 )
 from memkern.plots.exhibits import PANELS, drawn
-from memkern.plots.frames import HIGH, LOW, extent, with_ends
+from memkern.plots.frames import HIGH, LOW, concat, extent, with_ends
 from memkern.plots.predictions import ECM, ecm_look
 from memkern.plots.selection import cache_ends, device_cache_ends
 from memkern.plots.style import GREY, Look, log2_axis, tell_lacking
@@ -92,8 +92,6 @@ def objects(frame: DataFrame, values: Iterable[object]) -> Series:
 
 def quantities(frame: DataFrame, *columns: str) -> DataFrame:
     """Return the rows that have a value of a column, for each column, named in `QUANTITY`."""
-    from pandas import concat
-
     parts = [frame.dropna(subset=c).assign(**{QUANTITY: c}) for c in columns]
     return concat(parts, ignore_index=True)
 
@@ -394,6 +392,7 @@ class Form:
     legend: int = 4
     remark: str = HOLLOW
     beside: Literal["center", "left"] = "center"
+    caches = False  # an attribute of `Curves`
 
     def __call__(
         self, select: Callable[P, tuple[DataFrame, list[str]] | Shown]
@@ -403,7 +402,8 @@ class Form:
         @wraps(select)
         def draw(*args: P.args, **options: P.kwargs) -> Figure:
             shown = Shown(*select(*args, **options))
-            need_rows(shown.frame, f"{self.lack}: `{self.measure}` does so")
+            does_so = f"{self.lack}: `{self.measure}` does so"
+            need_rows(shown.frame, does_so if self.measure else "no record is left to draw")
             return self.drawn(shown)
 
         about = {"records": self.records, "lack": self.lack, "optional": self.optional}
@@ -426,8 +426,6 @@ class Form:
             self.panel(ax, rows, frame)
         tell_lacking(fig, shown.lacking)
         return finish(fig, self.legend, shown.notes, frame, self.remark)
-
-    caches = False
 
     def height_of(self, frame: DataFrame, parts: Sequence[DataFrame]) -> float:
         """Return the height of a panel in inches."""

@@ -71,7 +71,9 @@ class Known:
 def _touch_pages() -> float:
     with mmap.mmap(-1, _PAGES * mmap.PAGESIZE) as memory:
         memory.madvise(mmap.MADV_NOHUGEPAGE)
-        np.frombuffer(memory, dtype=np.uint8)[:: mmap.PAGESIZE] = 1
+        pages = np.frombuffer(memory, dtype=np.uint8)
+        pages[:: mmap.PAGESIZE] = 1
+        del pages
     return _PAGES
 
 
@@ -139,33 +141,32 @@ def _of_processor(names: Names) -> Iterator[Known]:
     """Yield the counts of events for quantities of the table."""
     caches = data_caches(machine_environment())
     sizes = {f"L{c['level']}": max(c["size_B"], c["system_B"]) for c in caches}
-    for boundary, below_B in (
-        ("L2", sizes.get("L1", 2**15)),
-        ("L3", sizes.get("L2", 2**20)),
-        ("memory", max(sizes.values(), default=2**25)),
-    ):
+    last_B = max(sizes.values(), default=2**25)
+    in_front = {"L2": sizes.get("L1", 2**15), "L3": sizes.get("L2", 2**20), "memory": last_B}
+    for boundary, below_B in in_front.items():
         # Four times the caches that must not hold the arrays, and within the next cache.
         size_B = small.cut(4 * below_B, 2**16)
         for kernel, ways in _LOOPS.items():
             counted = [name for way in ways for name in names.get(f"{boundary}_{way}", ())]
             if counted:
                 case = build(kernel, elements=size_B // 8, threads=1, variant="auto", runs=20)
-                yield from _of_case(
-                    case, counted, f"{case.spec.summary}, {size_B} B", size_B / case.line_B
-                )
+                work = f"{case.spec.summary}, {size_B} B"
+                yield from _of_case(case, counted, work, size_B / case.line_B)
     if TLB_MISSES in names:
         pages = small.cut(_TLB_PAGES, 64)
         size_B = pages * mmap.PAGESIZE
         case = build("latency.chase", size_B=size_B, order="one-per-page", pages="4k", runs=20)
         assert case.spec.counts.accesses is not None
-        true = case.spec.counts.accesses(case)
-        yield from _of_case(case, names[TLB_MISSES], f"loads from {pages} pages", true)
+        work = f"loads from {pages} pages"
+        yield from _of_case(case, names[TLB_MISSES], work, case.spec.counts.accesses(case))
 
 
 def _of_case(case: Case, names: Sequence[str], work: str, true: float) -> Iterator[Known]:
     """Yield the counts of events whose true count in an invocation is `true`."""
-    for row in json.loads(measure(case.with_(counters=",".join(names))).record["counter_rows"]):
-        yield Known(row["event"], work, true, math.nan if row["count"] is None else row["count"])
+    record = measure(case.with_(counters=",".join(names))).record
+    for row in json.loads(record["counter_rows"]):
+        count = math.nan if row["count"] is None else row["count"]
+        yield Known(row["event"], work, true, count)
 
 
 def _every() -> Names:
@@ -173,9 +174,10 @@ def _every() -> Names:
     names = [*_by_system(), *events.quantities(counting.ROOT)]
     found = {name: [name] for name in names if not counting.event_here(name)[1]}
     if not found:
+        first = next(iter(_WORK))
         raise InputError(
             "no event with a known true count can be counted here: "
-            f"page-faults: {counting.event_here('page-faults')[1]}"
+            f"{first}: {counting.event_here(first)[1]}"
         )
     return found
 

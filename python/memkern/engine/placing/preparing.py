@@ -214,8 +214,9 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
         candidates = trials.ranked(candidates, 1, number)[:finalists]
     if len(candidates) == 1:
         return candidates[0], 0.0
+    end_s = begin_s + allowed_s
     while not small.wanted():
-        over = time.perf_counter() > min(begin_s + allowed_s, prepared.deadline)
+        over = time.perf_counter() > min(end_s, prepared.deadline)
         if ranks().gate(over or trials.loss(candidates) <= _LOSS):
             break
         candidates = trials.ranked(candidates, 1, samples)
@@ -341,7 +342,8 @@ class _Parts:
     def __init__(self, prepared: Prepared, bytes_B: float) -> None:
         case = prepared.own
         count = case.iterations
-        self.size = min(count, max(1, math.ceil(bytes_B / max(1, case.bytes_B) * count)))
+        share = bytes_B / max(1, case.bytes_B)
+        self.size = min(count, max(1, math.ceil(share * count)))
         self._work = (
             None if case.spec.counts.work is None else case.spec.counts.work(case, prepared.native)
         )
@@ -350,7 +352,8 @@ class _Parts:
 
     def take(self, number: int) -> list[tuple[int, int]]:
         """Return begin and end of the next parts."""
-        return [(begin, begin + self.size) for begin in itertools.islice(self._begins, number)]
+        begins = itertools.islice(self._begins, number)
+        return [(begin, begin + self.size) for begin in begins]
 
     def work(self, begin: int, end: int) -> int:
         """Return the iterations of a part, or its units of the spec's `work`; at least 1."""

@@ -116,10 +116,8 @@ class CaseRun:
         # Measured before the case allocates memory of the device.
         self._device: dict[str, Any] = {}
         if case.knobs.backend.is_accelerator:
-            self._device = {
-                "platform": str(gpu.facts(case.knobs.device)["name"]),
-                **device_columns(case.knobs.device, self.host),
-            }
+            name = str(gpu.facts(case.knobs.device)["name"])
+            self._device = {"platform": name, **device_columns(case.knobs.device, self.host)}
 
     @property
     def case_id(self) -> str:
@@ -161,13 +159,14 @@ class CaseRun:
     def class_of(self, machine: dict[str, Any]) -> str:
         """Return the class of this case (see `memkern.host.distances`)."""
         obtained, taken = self.placements[-1].obtained, self.taken
-        size_B, placements = obtained["footprint_B"], self.case.placements
+        placements = self.case.placements
         if self.case.knobs.backend.is_accelerator:
             l2 = {"level": 2, "size_B": gpu.facts(self.case.knobs.device)["l2_B"]}
-            return class_name(size_B, 0, [l2], placements)
+            return class_name(obtained["footprint_B"], 0, [l2], placements)
         states = ((taken.mixed, MIXED), (taken.others, BESIDE), (not taken.quiet, SHARED))
         host = next((name for holds, name in states if holds), "")
-        return class_name(size_B, obtained["threads"], data_caches(machine), placements, host)
+        size_B, threads = obtained["footprint_B"], obtained["threads"]
+        return class_name(size_B, threads, data_caches(machine), placements, host)
 
     def spread(self, machine: dict[str, Any]) -> Spread:
         """Return what is known of the distances between runs of this case."""
@@ -185,11 +184,8 @@ class CaseRun:
         looks = len(self.placements) % max(len(self.placements) // 10, 1) == 0
         spent_s = sum(placement.wall_s for placement in self.placements)
         # Placements in less time than usual tell too little of how the host changes.
-        wide = (
-            not looks
-            or spent_s < stop.usual_s
-            or math.sinh(spread().floor.within()) > stop.precision
-        )
+        wide = not looks or spent_s < stop.usual_s
+        wide = wide or math.sinh(spread().floor.within()) > stop.precision
         return ranks().first((wide or self.taken.disturbed) and spent_s < stop.most_s)
 
     def place(self, prepared: Prepared | None = None) -> Placement:
@@ -306,9 +302,8 @@ class CaseRun:
         if validation is not None:
             check = finish(validation, samples.taken * samples.invocations + samples.untimed)
         if check is not None and self.case.halo:
-            check = dataclasses.replace(
-                check, columns={**check.columns, "halo_share": halo_share(prepared)}
-            )
+            share = {"halo_share": halo_share(prepared)}
+            check = dataclasses.replace(check, columns={**check.columns, **share})
         return check, samples, sampled_s
 
     def disturb(self) -> None:
@@ -318,19 +313,18 @@ class CaseRun:
     def _mark(self, **changes: Any) -> None:
         """Change the samples of the last placement."""
         last = self.placements[-1]
-        self.placements[-1] = dataclasses.replace(
-            last, samples=dataclasses.replace(last.samples, **changes)
-        )
+        samples = dataclasses.replace(last.samples, **changes)
+        self.placements[-1] = dataclasses.replace(last, samples=samples)
         self._taken = None
 
     def measurement(self, machine: dict[str, Any], **how: Any) -> Measurement:
         """Return the record of all placements so far (see `measurement_of`)."""
         roofline, peak = self._derive, above("peak").step(machine, self.case.stop.peak_GBps)
-        return measurement_of(
-            *(self.taken, self.host, machine),
-            lambda record: {**(roofline(record) if roofline else {}), **peak(record)},
-            **how,
-        )
+
+        def derive(record: Mapping[str, Any]) -> dict[str, Any]:
+            return {**(roofline(record) if roofline else {}), **peak(record)}
+
+        return measurement_of(self.taken, self.host, machine, derive, **how)
 
 
 def environment_of_ranks() -> dict[str, Any]:
@@ -404,9 +398,5 @@ def count(run: CaseRun, measurement: Measurement) -> None:
     record = measurement.record
     if record["disturbed"] or ranks().number:  # all ranks share one record
         return
-    run.host.add_record(
-        f"{record['case_id']} {record['environment_id']} {run.taken.state_name}",
-        run.class_of(measurement.environment),
-        record,
-        time.time(),
-    )
+    identity = f"{record['case_id']} {record['environment_id']} {run.taken.state_name}"
+    run.host.add_record(identity, run.class_of(measurement.environment), record, time.time())

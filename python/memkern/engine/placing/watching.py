@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import threading
 import time
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from memkern import small
 from memkern.engine.placing.preparing import ready
 from memkern.engine.processes.communication import exclusive, ranks
-from memkern.engine.recording.samples import CONDITIONS, CORE_SHARE, Floats, Labels
+from memkern.engine.recording.samples import CONDITIONS, CORE_SHARE
 from memkern.engine.sampling import activity
 from memkern.engine.sampling.series import Judge
 from memkern.host import Host, this_host
@@ -49,7 +51,7 @@ class CoreWatch:
     def __init__(self, host: Host | None = None) -> None:
         self.watched_s = 0.0
         self._host = host or this_host()
-        self._rows: list[Floats] = []
+        self._rows: list[npt.NDArray[np.float64]] = []
         self._judge: Judge | None = None
         self._case = case("launch.compute", invocations=self._INVOCATIONS)
 
@@ -67,7 +69,7 @@ class CoreWatch:
                 self._judge.disturbed(block[:, 1:])
                 self._rows.append(block)
 
-    def column(self, name: str) -> Floats:
+    def column(self, name: str) -> npt.NDArray[np.float64]:
         """Return a condition of each sample (see `CONDITIONS`), or its ``seconds``."""
         position = ("seconds", *CONDITIONS).index(name)
         return np.concatenate([np.empty(0), *(rows[:, position] for rows in self._rows)])
@@ -75,14 +77,13 @@ class CoreWatch:
     @property
     def best(self) -> float:
         """The best throughput of these cores since the system was booted; NaN if unknown."""
-        return self._host.cores.best(self._judge.cores) if self._judge else np.nan
+        return self._host.cores.best(self._judge.cores) if self._judge else math.nan
 
     @property
-    def _labels(self) -> Labels:
-        return labels_of(
-            1 / np.column_stack([self.column(name) for name in ("exchange_s", "exchange_least_s")]),
-            self._host.cores.modes(self._judge.exchanging) if self._judge else [],
-        )
+    def _labels(self) -> npt.NDArray[np.int64]:
+        ends = [self.column(name) for name in ("exchange_s", "exchange_least_s")]
+        modes = self._host.cores.modes(self._judge.exchanging) if self._judge else []
+        return labels_of(1 / np.column_stack(ends), modes)
 
     @property
     def states(self) -> list[ExchangeState]:
@@ -98,8 +99,9 @@ class CoreWatch:
     @property
     def dwell_s(self) -> float:
         """Mean duration of a state; NaN if it has not changed."""
-        changes = int((np.diff(self._labels[self._labels >= 0]) != 0).sum())
-        return self.watched_s / changes if changes else np.nan
+        labels = self._labels[self._labels >= 0]
+        changes = int((np.diff(labels) != 0).sum())
+        return self.watched_s / changes if changes else math.nan
 
 
 def shared_probes(seconds: float = 0.2) -> float:
@@ -108,12 +110,12 @@ def shared_probes(seconds: float = 0.2) -> float:
     NaN for several ranks, which would disturb each other on their host.
     """
     if small.wanted() or ranks().size > 1:
-        return np.nan
+        return math.nan
     watch = CoreWatch()
     watch.observe(seconds)
     share = watch.column("throughput") / watch.best
     share = share[~np.isnan(share)]
-    return float((share < CORE_SHARE).mean()) if len(share) else np.nan
+    return float((share < CORE_SHARE).mean()) if len(share) else math.nan
 
 
 def observe_machine() -> activity.Activity:

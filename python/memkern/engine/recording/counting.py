@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from memkern.engine.recording.samples import Floats
 from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS, Code, Event
 from memkern.spec.case import Case
 from memkern.spec.kernel import Transfer
+
+Counts = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Counting:
         """The counters of all events that this rank has."""
         return [code for event in self.events for code in self._own(event)]
 
-    def by_event(self, counts: Floats) -> list[Floats]:
+    def by_event(self, counts: Counts) -> list[Counts]:
         """Return the counts of each event, shape (samples, counters, 3), from all counts.
 
         NaN where a counter could not be read. An event that another rank counts has no counters.
@@ -60,7 +62,7 @@ def agrees(ratio: float) -> bool:
 def columns(
     case: Case,
     counting: Counting,
-    counts: Sequence[Sequence[Sequence[Floats]]],
+    counts: Sequence[Sequence[Sequence[Counts]]],
     invocations: int,
     moved: Mapping[str, Transfer],
     level: str,
@@ -96,9 +98,8 @@ def columns(
     notes = [counting.note] if counting.note else []
     rows = []
     for number, event in enumerate(counting.events):
-        row = _row(
-            event, np.concatenate([of_rank[number] for of_rank in each], axis=1), invocations
-        )
+        of_event = np.concatenate([of_rank[number] for of_rank in each], axis=1)
+        row = _row(event, of_event, invocations)
         if math.isnan(row["count"]):
             why = "its counter never ran" if row["running"] == 0 else "its counter can't be read"
             notes.append(f"{event.name} has no count: {why}")
@@ -119,7 +120,7 @@ def columns(
     }
 
 
-def _of_ranks(counts: Sequence[Sequence[Sequence[Floats]]]) -> list[list[Floats]]:
+def _of_ranks(counts: Sequence[Sequence[Sequence[Counts]]]) -> list[list[Counts]]:
     """Return counts of all placements by rank and event (see `columns`)."""
     return [
         [np.concatenate(of_event) for of_event in zip(*placements, strict=True)]
@@ -128,7 +129,7 @@ def _of_ranks(counts: Sequence[Sequence[Sequence[Floats]]]) -> list[list[Floats]
 
 
 def by_rank(
-    counting: Counting, counts: Sequence[Sequence[Sequence[Floats]]], invocations: int
+    counting: Counting, counts: Sequence[Sequence[Sequence[Counts]]], invocations: int
 ) -> list[dict[str, float | None]]:
     """Return the count of each event in an invocation, by rank, None if it is unknown.
 
@@ -147,7 +148,7 @@ def by_rank(
     ]
 
 
-def _row(event: Event, counts: Floats, invocations: int) -> dict[str, Any]:
+def _row(event: Event, counts: Counts, invocations: int) -> dict[str, Any]:
     """Return name, count per invocation and the share of the time in which the counters ran.
 
     Multiplexed counters are extrapolated to the whole time, each by its own share; the row has the
@@ -158,10 +159,10 @@ def _row(event: Event, counts: Floats, invocations: int) -> dict[str, Any]:
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = running / enabled
         each = np.where(shares > 0, value / shares / (samples * invocations), np.nan)
-    return {
-        **{"event": event.name, "count": float(each.sum()), "running": float(shares.min())},
-        **({"scale": event.scale, "unit": event.unit} if event.unit else {}),
-    }
+    row = {"event": event.name, "count": float(each.sum()), "running": float(shares.min())}
+    if event.unit:
+        row |= {"scale": event.scale, "unit": event.unit}
+    return row
 
 
 def _modelled(

@@ -121,12 +121,12 @@ def measurement_of(
         beside = beside.times(taken.ranks.size)
     launch_s = next(iter(known.values()), math.nan)
     traffic_GBps = statistics.median([p.samples.traffic_GBps for p in taken.counted])
+    shortest_s = min(float(s[:, 0].min()) for s in taken.series)
     of_case = {
         **last.check.columns,
-        **_ceiling_columns(
-            as_run, last.check, beside, taken, min(float(s[:, 0].min()) for s in taken.series)
-        ),
+        **_ceiling_columns(as_run, last.check, beside, taken, shortest_s),
     }
+    of_caches = _cache_columns(taken)
     kernels = obtained["stages"][: last.samples.seconds.shape[1] - 1]
     # Record of all kernels together, if an invocation runs several in turn.
     counted, rank_counts = _counted_columns(taken, host, as_run, caches)
@@ -144,7 +144,7 @@ def measurement_of(
             "doctor": host.health,
             **times,
             **_rates(case, model_B, taken, times, launches_s),
-            **_cache_columns(taken),
+            **of_caches,
             **_traffic_columns(case, traffic_GBps, times["time_median_s"]),
             **{
                 f"{level}_{way}_B": taken.cases * moved_B
@@ -197,10 +197,11 @@ def times_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
     summary["time_median_s"] = statistics.median(medians)
     if taken.disturbed:
         summary |= dict.fromkeys((name for name in summary if name.startswith("within_")), math.nan)
+    several = len(medians) > 1
     return {
         **summary,
         **intervals_of(taken, column, spread),
-        "placement_sd": float(np.std(np.log(medians), ddof=1)) if len(medians) > 1 else math.nan,
+        "placement_sd": float(np.std(np.log(medians), ddof=1)) if several else math.nan,
     }
 
 
@@ -428,13 +429,14 @@ def _counted_columns(
 
     counts = [p.samples.counts for p in taken.counted]
     held_B = ends(caches, last.obtained["threads"])
+    level = MEMORY if as_run.knobs.flush else level_of(last.obtained["footprint_B"], held_B)
     columns = counting.columns(
         as_run,
         last.counting,
         counts,
         last.samples.invocations,
         _transfers(as_run, caches),
-        MEMORY if as_run.knobs.flush else level_of(last.obtained["footprint_B"], held_B),
+        level,
         host.counters,
         taken.cases,
     )
@@ -475,6 +477,7 @@ def _rank_columns(
         return {}
     seconds = np.concatenate([p.samples.by_rank for p in counted], axis=1)
     medians = np.median(seconds, axis=1)
+    slowest = np.bincount(seconds.argmax(axis=0), minlength=ranks.size)
     moved_B = case.bytes_B * taken.cases / ranks.size
     rows = [
         {
@@ -491,7 +494,7 @@ def _rank_columns(
         )
     ]
     return {
-        "slowest_rank": int(np.bincount(seconds.argmax(axis=0), minlength=ranks.size).argmax()),
+        "slowest_rank": int(slowest.argmax()),
         # Ranks that take no part in messages, or only answer, do not wait for them.
         "rank_spread": float(medians.max() / medians.min() - 1)
         if not case.spec.counts.messages

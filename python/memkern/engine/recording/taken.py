@@ -227,15 +227,10 @@ class Taken:
         """Whether the host was in its best state, without other activity."""
         if small.wanted():
             return True
-        if (
-            any(
-                share >= QUIET_SHARE
-                for p in self.placements
-                for share in (p.samples.waited_share, p.samples.absent_share)
-            )
-            or self.others
-            or self.core_share < CORE_SHARE
-        ):
+        samples = [p.samples for p in self.placements]
+        lost = [share for one in samples for share in (one.waited_share, one.absent_share)]
+        away = any(share >= QUIET_SHARE for share in lost)
+        if away or self.others or self.core_share < CORE_SHARE:
             return False
         if not self.modes:
             return True

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from memkern import backends, small
+from memkern.backends import GPUS, PROCESSORS
 from memkern.engine.placing.costs import EXPECTED_S
 from memkern.engine.placing.preparing import trials_s
 from memkern.engine.placing.run import CaseRun
@@ -40,7 +41,7 @@ _RESERVE, _MOST_SHARE = 0.05, 0.1
 # estimates, within these limits.
 _FACTORS = (0.5, 8.0)
 # Footprints of the copies by which the rates are measured, and their variant.
-_PROBES = {backends.PROCESSORS: ((2**12, 2**25), "auto"), backends.GPUS: ((2**12, 2**28), "simt")}
+_PROBES = {PROCESSORS: ((2**12, 2**25), "auto"), GPUS: ((2**12, 2**28), "simt")}
 
 
 @dataclass(frozen=True)
@@ -93,14 +94,13 @@ def rates(device: str = "cpu") -> Rates:
             found.append((case.bytes_B, one.again_s - one.sampled_s, one.wall_s - one.again_s))
     (few_B, once_s, first_s), (many_B, more_s, more_first_s) = found[1:]
     further_B = many_B - few_B
-    return ranks().first(
-        Rates(
-            once_s,
-            first_s,
-            further_B / max(more_s - once_s, 1e-3),
-            further_B / max(more_first_s - first_s, 1e-3),
-        )
+    measured = Rates(
+        once_s,
+        first_s,
+        further_B / max(more_s - once_s, 1e-3),
+        further_B / max(more_first_s - first_s, 1e-3),
     )
+    return ranks().first(measured)
 
 
 def _rates_of(case: Case) -> Rates:
@@ -289,7 +289,8 @@ class Plan:
         # The least placements of a begun case are already among those of the begun cases.
         begun = 0 < len(run.placements) < _least(run.case)
         own_s = 0.0 if begun else takes_s + self._lacking_s(run)
-        free_s = self._left_s - own_s - self._begun_s - self._factor * sum(self._ahead_s.values())
+        ahead_s = self._factor * sum(self._ahead_s.values())
+        free_s = self._left_s - own_s - self._begun_s - ahead_s
         weight = self._weights[id(run)]
         share_s = max(free_s, 0.0) * weight / max(self._weight, weight, 1e-9)
         run.deadline = time.perf_counter() + takes_s + share_s

@@ -152,10 +152,12 @@ def sweep(  # noqa: PLR0913
         results.begin(block, bar)
         # The cases of the first block have been built, which may take long.
         end = min(end, time.perf_counter() + time_s)
-        interrupted = _in_rounds(
-            *(block.runs, generator, bar, end, measured),
-            lambda plan: _again(block.runs, machine, plan if results.is_last else None),
-        )
+        last = results.is_last
+
+        def again(plan: Plan | None) -> list[CaseRun]:
+            return _again(block.runs, machine, plan if last else None)
+
+        interrupted = _in_rounds(block.runs, generator, bar, end, measured, again)
         results.end_block(block.runs)
         return interrupted
 

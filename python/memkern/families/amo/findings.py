@@ -120,8 +120,8 @@ def _false_sharing(mine: DataFrame) -> dict[str, Any]:
 def _latencies(mine: DataFrame) -> list[dict[Any, Any]]:
     """Return the times of dependent operations in the smallest and the largest array."""
     found = list[dict[Any, Any]]()
+    rows = chases(mine)
     for name in ("add", "cas", "plain"):
-        rows = chases(mine)
         ends = rows[rows["primitive"] == name].to_dict("records")
         if ends:
             times = [say("{ns} in {size_B:B}", end) for end in (ends[0], ends[-1])]

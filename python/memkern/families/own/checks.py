@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from memkern.discovery import above
 from memkern.errors import InputError
@@ -22,7 +23,7 @@ from memkern.host.capacity import last_level_cache_B
 from memkern.machine.caches import FROM_MEMORY
 from memkern.shared.checking import difference, error, extent, positions
 from memkern.spec.case import Case
-from memkern.spec.kernel import Check, IndexArray, Native, Validation, Values, fill_values
+from memkern.spec.kernel import Check, IndexArray, Native, Validation, fill_values
 from memkern.spec.registry import case as case_of
 
 _CHANGED = 64  # inputs and outputs that are changed in an array
@@ -40,10 +41,10 @@ class _Contents:
 
     def __init__(self, case: Case, native: Native) -> None:
         self._case, self._native, self._filled = case, native, native.arrays()
-        self.changed: dict[str, tuple[IndexArray, Values]] = {}
+        self.changed: dict[str, tuple[IndexArray, npt.NDArray[Any]]] = {}
         self.read: dict[str, list[IndexArray]] = {}
 
-    def at(self, name: str, elements: IndexArray) -> Values:
+    def at(self, name: str, elements: IndexArray) -> npt.NDArray[Any]:
         """Return elements of an array before an invocation."""
         if name in self._case.indices:
             return self._case.indices[name][elements]
@@ -64,6 +65,7 @@ class _Contents:
 
 def check(definition: Definition, case: Case, native: Native) -> Validation:
     """Validate a kernel (see `memkern.spec.case.Checks`)."""
+    n = case.iterations
     inputs = [array.name for array in definition.arrays if array.role in (READ, INDEX)]
     native.fill(outputs=True)
     before = {name: native.digest(name) for name in inputs}
@@ -77,7 +79,7 @@ def check(definition: Definition, case: Case, native: Native) -> Validation:
         worst = max(worst, found)
         if why:
             return Check(False, worst, why)
-    return Check(True, worst, extent(case.iterations))
+    return Check(True, worst, extent(n))
 
 
 def _guards(
@@ -112,7 +114,8 @@ def _guards(
     modes = native.obtained()["facts"]["changed_modes"]
     yield "it changes the modes of floating-point arithmetic" if modes else "", 0.0
     # Times may be those of others on the host: what is found must be found again.
-    for guard in (functools.partial(_growth, n, native), functools.partial(_ceiling, case, native)):
+    guards = functools.partial(_growth, n, native), functools.partial(_ceiling, case, native)
+    for guard in guards:
         found = guard()
         for _ in range(_AGAIN):
             found = found and guard()
@@ -178,11 +181,9 @@ def _shortest(run: Callable[[], float]) -> float:
 def _growth(n: int, native: Native) -> str:
     """Return whether the time grows with the number of iterations."""
     whole_s = _shortest(lambda: native.run_range(0, n))
-    if (
-        n < 8
-        or whole_s < _LEAST_S
-        or whole_s > _GROWN * _shortest(lambda: native.run_range(0, n // 8))
-    ):
+    if n < 8 or whole_s < _LEAST_S:
+        return ""
+    if whole_s > _GROWN * _shortest(lambda: native.run_range(0, n // 8)):
         return ""
     return "its time does not grow with the number of iterations"
 
