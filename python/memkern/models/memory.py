@@ -148,7 +148,8 @@ def from_memory(frame: DataFrame) -> dict[str, FromMemory]:
     """
     found = {}
     for platform, rows in frame.groupby("platform", sort=False):
-        *_, (_, last) = ("", 0.0), *cache_ends(rows)
+        ends = cache_ends(rows)
+        last = ends[-1][1] if ends else 0.0
         if not last:
             found[str(platform)] = FromMemory(math.nan, "largest")
             continue
@@ -178,9 +179,8 @@ def in_memory(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Series:
         As of `from_memory`.
     """
     least = frame["platform"].map({name: one.least_B for name, one in thresholds.items()})
-    least = least.astype(float).fillna(
-        frame.groupby(["platform", "kernel"])["footprint_B"].transform("max")
-    )
+    largest = frame.groupby(["platform", "kernel"])["footprint_B"].transform("max")
+    least = least.astype(float).fillna(largest)
     large = frame["footprint_B"] >= least
     return large & ~frame["caches_grown"].eq(True) if "caches_grown" in frame else large
 
@@ -205,12 +205,8 @@ def memory_values(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Dat
     """
     each = _by_kernel(frame, thresholds, ["platform", "operation", "stores"])
     own = each.assign(other=each["kernel"] != each["operation"]).sort_values("other", kind="stable")
-    return (
-        own.drop_duplicates(["platform", "operation", "stores"])
-        .sort_index()
-        .drop(columns="other")
-        .reset_index(drop=True)
-    )
+    values = own.drop_duplicates(["platform", "operation", "stores"]).sort_index()
+    return values.drop(columns="other").reset_index(drop=True)
 
 
 def _by_kernel(
@@ -218,9 +214,8 @@ def _by_kernel(
 ) -> DataFrame:
     """Return each kernel's value from memory in each group by the columns of `here`."""
     frame = frame[frame["kernel"].isin(_REGULAR) & in_memory(frame, thresholds)]
-    frame = frame.assign(
-        operation=frame["kernel"].map(lambda name: _SAME.get(name, name)), stores=stores(frame)
-    )
+    operation = frame["kernel"].map(lambda name: _SAME.get(name, name))
+    frame = frame.assign(operation=operation, stores=stores(frame))
     order = frame.sort_values(["disturbed", value], ascending=[True, False], kind="stable")
     sizes = order.drop_duplicates([*here, "kernel", "footprint_B"]).sort_index()
     # Disturbed records are used only if there are no undisturbed ones.
@@ -255,9 +250,11 @@ def contradictions(frame: DataFrame) -> dict[str, list[Record]]:
     dict of str to list of dict
         By sentence, the two records that contradict each other.
     """
-    if not {"platform", "kernel", "variant", "footprint_B", _BANDWIDTH, "disturbed"} <= set(frame):
+    needed = ("platform", "kernel", "variant", "footprint_B", _BANDWIDTH, "disturbed")
+    if not set(needed) <= set(frame):
         return {}
-    frame = frame[~frame["disturbed"].eq(True) & frame[_BANDWIDTH].gt(0)].assign(disturbed=False)
+    frame = frame[~frame["disturbed"].eq(True) & frame[_BANDWIDTH].gt(0)]
+    frame = frame.assign(disturbed=False)
     regular = frame[frame["kernel"].isin(_REGULAR) & frame["footprint_B"].gt(0)]
     found: dict[str, list[Record]] = {}
     if len(regular):
@@ -278,9 +275,8 @@ def contradictions(frame: DataFrame) -> dict[str, list[Record]]:
         for _, rows in frame[frame.duplicated(case, keep=False)].groupby(case, sort=False):
             values = {f"repeat {n}": row for n, row in enumerate(rows.to_dict("records"), 1)}
             first = rows.iloc[0]
-            found |= _disagree(
-                f"{first['kernel']} in {first['footprint_B']:.4g} B on {first['platform']}", values
-            )
+            what = f"{first['kernel']} in {first['footprint_B']:.4g} B on {first['platform']}"
+            found |= _disagree(what, values)
     return found
 
 
@@ -297,9 +293,8 @@ def _against_ceilings(
     """
     if "dtype" not in regular:
         return {}
-    each = _by_kernel(
-        regular[regular["dtype"].eq("float64")], thresholds, ["platform", "operation"], _BANDWIDTH
-    )
+    double = regular[regular["dtype"].eq("float64")]
+    each = _by_kernel(double, thresholds, ["platform", "operation"], _BANDWIDTH)
     found: dict[str, list[Record]] = {}
     for column, operation in _CEILINGS.items():
         ceilings = frame.groupby("platform")[column].median().dropna() if column in frame else ()
@@ -307,10 +302,8 @@ def _against_ceilings(
             platform = row["platform"]
             if platform in ceilings and row[_BANDWIDTH] > ceilings[platform]:
                 ceiling = {_BANDWIDTH: ceilings[platform], "case_id": row.get("case_id")}
-                found |= _disagree(
-                    f"{operation.partition('.')[2]} from memory on {platform}",
-                    {operation: row, "ceiling of a roofline": ceiling},
-                )
+                what = f"{operation.partition('.')[2]} from memory on {platform}"
+                found |= _disagree(what, {operation: row, "ceiling of a roofline": ceiling})
     return found
 
 

@@ -344,13 +344,13 @@ def fit_t0_wmax(
     t0, slope = (float(value) for value in rows @ y)
     residuals = y - (t0 + slope * x)
     squares = float(weights @ residuals**2)
-    variance = (
-        squares / (len(x) - 2) / weights if weighting == "fitted" else _hc3(x, rows, residuals)
-    )
+    if weighting == "fitted":
+        variance = squares / (len(x) - 2) / weights
+    else:
+        variance = _hc3(x, rows, residuals)
     covariance = (rows * variance) @ rows.T
     about_mean = float(weights @ (y - np.average(y, weights=weights)) ** 2)
 
-    entry_B = x / entries[kept]
     remarks = [_UNWEIGHTED] * (weighting == "none")
     if disturbed:
         remarks.append(f"{disturbed} disturbed record{'s' * (disturbed > 1)} left out of the fit")
@@ -379,10 +379,14 @@ def fit_t0_wmax(
         weighting=weighting,
         left_out=int(np.count_nonzero(~kept)),
         left_out_B=limit,
-        entry_B=float(entry_B[0])
-        if np.allclose(entry_B, entry_B[0], rtol=1e-9, atol=0)
-        else math.nan,
+        entry_B=_entry_B(x, entries[kept]),
     )
+
+
+def _entry_B(sizes: Floats, entries: Floats) -> float:
+    """Return the bytes of an entry, NaN if not all points have equally many."""
+    each = sizes / entries
+    return float(each[0]) if np.allclose(each, each[0], rtol=1e-9, atol=0) else math.nan
 
 
 def _with_interval(name: str, value: float, ends: Iterable[float], unit: str) -> str:
@@ -551,7 +555,8 @@ def _change_point(sizes: Floats, times: Floats) -> float:
     # Smaller residuals are rounding errors, which are not independent.
     rounding = len(x) * 1e-24
     variance = (misfits[best] + rounding) / (len(x) - 4)
-    return float(x[ends[best] - 1]) if _misfit(x, y) - misfits[best] > _BEND * variance else 0.0
+    gain = _misfit(x, y) - misfits[best]
+    return float(x[ends[best] - 1]) if gain > _BEND * variance else 0.0
 
 
 def _misfit(x: Floats, y: Floats) -> float:

@@ -221,9 +221,8 @@ def judge(cases: Sequence[Compared], slowdown: float = 0.0) -> None:
     tested = [case for case in cases if case.estimate is not None]
     estimates = moderated([case.estimate for case in tested if case.estimate is not None])
     p = [estimate.p for estimate in estimates]
-    for case, estimate, corrected, verdict in zip(
-        tested, estimates, holm(p), decide(estimates, p), strict=True
-    ):
+    found = zip(tested, estimates, holm(p), decide(estimates, p), strict=True)
+    for case, estimate, corrected, verdict in found:
         case.estimate, case.p, case.verdict = estimate, float(corrected), verdict
         case.gate = gate(verdict, estimate.effect, estimate.half_width, slowdown)
         if case.gate == UNDECIDED:
@@ -283,9 +282,8 @@ def table(
             for other in _QUANTITIES:
                 for side, work, time in zip("ab", case.work, case.times, strict=True):
                     if other.suffix in work:
-                        row[f"{side}_{other.suffix}"] = other.value(
-                            time + math.log(work[quantity.suffix] / work[other.suffix])
-                        )
+                        scale = math.log(work[quantity.suffix] / work[other.suffix])
+                        row[f"{side}_{other.suffix}"] = other.value(time + scale)
         rows.append(row)
     frame = pd.DataFrame(rows)
     frame.attrs = {
@@ -305,10 +303,11 @@ def is_disturbed(record: Mapping[str, Any]) -> bool:
 
 def time_s(record: Mapping[str, Any]) -> float | None:
     """Return a record's median time, or the time by its bandwidth; None if it has neither."""
-    if seconds := number(record, "time_median_s"):
-        return seconds
-    bandwidth, moved = number(record, "bandwidth_median_GBps"), number(record, "bytes_B")
-    return moved / bandwidth / 1e9 if bandwidth and moved else None
+    seconds = number(record, "time_median_s")
+    if seconds is None:
+        bandwidth, moved = number(record, "bandwidth_median_GBps"), number(record, "bytes_B")
+        seconds = moved / bandwidth / 1e9 if bandwidth and moved else None
+    return seconds
 
 
 def work_of(record: Mapping[str, Any]) -> dict[str, float]:
@@ -408,9 +407,10 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
         case.verdict = why_b if of_a else why_a
         return
     clean = (of_a, of_b)
-    case.work = (work_of(of_a[0]), work_of(of_b[0]))
+    case.work = (work_of(clean[0][0]), work_of(clean[1][0]))
+    suffix = case.quantity.suffix
     sides = [
-        _spread(records, math.log(work[case.quantity.suffix]))
+        _spread(records, math.log(work[suffix]))
         for records, work in zip(clean, case.work, strict=True)
     ]
     case.times = (sides[0][0], sides[1][0])
@@ -420,15 +420,15 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
         case.verdict = OTHER_STATE
     elif min(count for _, _, count in sides) >= 2:
         estimate = welch(*sides)
-        case.estimate = replace(
-            estimate, self_half_width=max([estimate.self_half_width, *map(_next_run, clean)])
-        )
+        widths = [estimate.self_half_width, *map(_next_run, clean)]
+        case.estimate = replace(estimate, self_half_width=max(widths))
 
 
 def exchange_ns(records: Sequence[Mapping[str, Any]]) -> float:
     """Return the median time of an exchange in the state of records; NaN if it is unknown."""
     known = [number(record, "exchange_ns") for record in records if _value(record, "states")]
-    return median([*filter(None, known)]) if any(known) else math.nan
+    values = [value for value in known if value is not None]
+    return median(values) if values else math.nan
 
 
 def differ(*exchanges: float) -> bool:

@@ -53,21 +53,20 @@ def summary(frame: DataFrame) -> str:
     kinds = [*_VERDICTS, *sorted(set(verdicts) - set(_VERDICTS))]
     counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in kinds if kind in verdicts)
     cases = f"{len(frame)} case{'s' if len(frame) > 1 else ''}: {counts}"
-    if frame.attrs["speeds"] < 2:
+    decided, speed = frame.attrs["speeds"], frame.attrs["speed"]
+    if decided < 2:
         return cases
     return (
-        f"{cases}; geometric mean of the {frame.attrs['speeds']} with a verdict: B has "
-        f"{frame.attrs['speed']:.3f} times the speed of A"
+        f"{cases}; geometric mean of the {decided} with a verdict: B has {speed:.3f} times the "
+        "speed of A"
     )
 
 
 def heading(frame: DataFrame) -> list[str]:
     """Return lines with the options in which the sides differ, and their versions if known."""
     options, versions = frame.attrs["compared"], frame.attrs["versions"]
-    return [
-        *([f"compared: {', '.join(options)}"] if options else []),
-        *([f"memkern: A {versions[0]}, B {versions[1]}"] if all(versions) else []),
-    ]
+    lines = [f"compared: {', '.join(options)}"] if options else []
+    return lines + ([f"memkern: A {versions[0]}, B {versions[1]}"] if all(versions) else [])
 
 
 def text(frame: DataFrame, *, gates: bool = False) -> str:
@@ -98,8 +97,8 @@ def markdown(frame: DataFrame, *, gates: bool = False) -> str:
     rule = ["---", *["---:"] * (len(header) - 2), "---"]
     escaped = ([cell.replace("|", "\\|") for cell in row] for row in (header, rule, *rows))
     lines = [f"| {' | '.join(row)} |" for row in escaped]
-    lines += ["", *(f"- {sentence}" for sentence in (summary(frame), *frame.attrs["remarks"]))]
-    return "\n".join(lines)
+    sentences = [summary(frame), *frame.attrs["remarks"]]
+    return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences)])
 
 
 def junit(frame: DataFrame) -> bytes:
@@ -113,14 +112,16 @@ def junit(frame: DataFrame) -> bytes:
         suites, "testsuite", name="memkern compare", tests=str(len(frame))
     )
     header, cells = _cells(frame)
-    for row, (case, verdict, found) in enumerate(
-        zip(frame["case"], frame["verdict"], frame["gate"], strict=True)
-    ):
-        test = ElementTree.SubElement(suite, "testcase", classname=case.split()[0], name=case)
+    rows = zip(frame["case"], frame["verdict"], frame["gate"], strict=True)
+    for row, (case, verdict, found) in enumerate(rows):
+        kernel = case.split()[0]
+        test = ElementTree.SubElement(suite, "testcase", classname=kernel, name=case)
         details = ", ".join(f"{name} {cell}" for name, cell in zip(header, cells[row], strict=True))
         outcome = "error" if verdict in _ERRORS else _OUTCOMES[found]
-        message = {"message": verdict} if outcome else {}
-        ElementTree.SubElement(test, outcome or "system-out", message).text = details
+        if outcome:
+            ElementTree.SubElement(test, outcome, message=verdict).text = details
+        else:
+            ElementTree.SubElement(test, "system-out").text = details
     counts = Counter(outcome.tag for test in suite for outcome in test)
     names = {"failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.attrib |= {name: str(counts[outcome]) for name, outcome in names.items()}
@@ -147,18 +148,20 @@ def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
         The file can't be written, or has other columns.
     """
     target = writable(path)
-    begin = read(target, 1000).decode(errors="replace") if target.exists() else ""
-    if begin and begin.splitlines()[0] != ",".join(HISTORY):
-        raise InputError(
-            f"{target} is not a history of comparisons: its first line is {begin.splitlines()[0]!r}"
-        )
+    has_header = target.exists() and target.stat().st_size > 0
+    if has_header:
+        first = read(target, 1000).decode(errors="replace").splitlines()[0]
+        if first != ",".join(HISTORY):
+            raise InputError(
+                f"{target} is not a history of comparisons: its first line is {first!r}"
+            )
     a_version, b_version = frame.attrs["versions"]
     of_all = {"time": now(), "label": label, "a_version": a_version, "b_version": b_version}
     lines = frame[frame["ratio"].notna()].assign(**of_all)[[*HISTORY]]
     for name in lines.select_dtypes(exclude="number"):
         lines[name] = lines[name].map(escape_formula)
     with writing(target), open(target, "a", encoding="utf-8", newline="") as file:
-        file.write(lines.to_csv(index=False, header=not begin, lineterminator="\n"))
+        file.write(lines.to_csv(index=False, header=not has_header, lineterminator="\n"))
         file.flush()
         os.fsync(file.fileno())
 

@@ -269,18 +269,15 @@ def babelstream(results: ResultSet) -> str:
     InputError
         There is no such record.
     """
-    rows = [
-        "function,num_times,n_elements,sizeof,max_mbytes_per_sec,min_runtime,max_runtime,"
-        "avg_runtime"
-    ]
+    header = "function,num_times,n_elements,sizeof,max_mbytes_per_sec,min_runtime,max_runtime,"
+    rows = [header + "avg_runtime"]
     for record in results:
         function = _FUNCTIONS.get(str(record.get("kernel")))
         if function and math.isfinite(record["time_min_s"]):
-            cells = (
-                *(function, record["samples"], record["elements"], _ELEMENT_B[record["dtype"]]),
-                record["bytes_B"] / record["time_min_s"] / 1e6,
-                *(record["time_min_s"], record["time_max_s"], record["time_mean_s"]),
-            )
+            times = (record["time_min_s"], record["time_max_s"], record["time_mean_s"])
+            rate = record["bytes_B"] / record["time_min_s"] / 1e6
+            size = _ELEMENT_B[record["dtype"]]
+            cells = (function, record["samples"], record["elements"], size, rate, *times)
             rows.append(",".join(map(str, cells)))
     if len(rows) == 1:
         raise InputError(f"BabelStream's format has records of {', '.join(_FUNCTIONS)}: none given")

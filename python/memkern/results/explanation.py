@@ -171,17 +171,16 @@ class Explanation:
     @property
     def advice(self) -> list[Tried]:
         """The options that make the case faster, by their gain."""
-        found = sorted((one for one in self.tried if one.helps), key=lambda one: -one.ratio)
-        best = {one.option: one for one in found}
-        return sorted(best.values(), key=lambda one: one.ratio)
+        found = sorted((one for one in self.tried if one.helps), key=lambda one: one.ratio)
+        options = [one.option for one in found]
+        return [one for k, one in enumerate(found) if one.option not in options[:k]]
 
     @property
     def sentences(self) -> list[str]:
         """The sentences of the explanation: levels, causes, limit, and what to try."""
-        left_out = (
-            f"not tried for lack of time: {', '.join(self.left_out)}" if self.left_out else ""
-        )
-        return [*filter(None, (self._frame(), self._why(), self._limit(), self._try(), left_out))]
+        return [
+            *filter(None, (self._frame(), self._why(), self._limit(), self._try(), self._out()))
+        ]
 
     def __str__(self) -> str:
         """Return the sentences and the table of the experiments."""
@@ -190,12 +189,10 @@ class Explanation:
     def rows(self, width: int = 40) -> list[str]:
         """Return a bar for each experiment, as long as its time relative to the case's."""
         rows = [("as it is", 1.0, "")]
-        rows += [
-            (one.name, one.ratio, f"[{one.low:.3f}, {one.high:.3f}]" if one.rounds else "")
-            for one in self.tried
-        ]
+        rows += [(one.name, one.ratio, _interval(one)) for one in self.tried]
         names = max(len(name) for name, *_ in rows)
-        scale = width / min(max(1.0, *(ratio for _, ratio, _ in rows)), 2.0)
+        longest = max(1.0, *(ratio for _, ratio, _ in rows))
+        scale = width / min(longest, 2.0)
         return [
             f"{name:<{names}} {ratio:6.3f} {interval:<16} {_bar(ratio * scale, width)}".rstrip()
             for name, ratio, interval in rows
@@ -215,15 +212,17 @@ class Explanation:
         return where and f"of {self.unit_s * scale:.3g} {unit} {self.unit}, {where}"
 
     def _why(self) -> str:
-        texts = [
-            f"{_share(one)} of the time is {one.cause}"
-            if one.role == LEFT
-            else f"without {one.cause} it takes {_share(one)} less"
-            for one in self.causes[:_CAUSES]
-        ]
-        if self.first[0] == UNEXPLAINED:
+        cause, _ = self.first
+        texts = []
+        for one in self.causes[:_CAUSES]:
+            texts.append(
+                f"{_share(one)} of the time is {one.cause}"
+                if one.role == LEFT
+                else f"without {one.cause} it takes {_share(one)} less"
+            )
+        if cause == UNEXPLAINED:
             least = f"nothing that was tried explains more than {100 * _FIRST:.0f} % of the time"
-            texts = [f"{UNEXPLAINED}: {least}", *texts]
+            return "; ".join([f"{UNEXPLAINED}: {least}", *texts])
         return "; ".join(texts)
 
     def _limit(self) -> str:
@@ -242,11 +241,18 @@ class Explanation:
         ]
         return f"try {'; '.join(known)} (measured)" if known else "nothing that was tried is faster"
 
+    def _out(self) -> str:
+        return (self.left_out and f"not tried for lack of time: {', '.join(self.left_out)}") or ""
+
 
 def _share(one: Tried) -> str:
     """Return the share of an experiment in percent, with its interval."""
     ends = sorted(end if one.role in (LEFT, LIMIT) else 1 - end for end in (one.low, one.high))
     return f"{100 * one.share:.0f} % [{100 * ends[0]:.0f}, {100 * ends[1]:.0f}]"
+
+
+def _interval(one: Tried) -> str:
+    return f"[{one.low:.3f}, {one.high:.3f}]" if one.rounds else ""
 
 
 def _bar(length: float, width: int) -> str:

@@ -95,7 +95,7 @@ def of_files(paths: Iterable[str | Path]) -> ResultSet:
     """
     known: dict[str, Path] = {}
     found = []
-    for path in sources([*map(Path, paths)]):
+    for path in sources([Path(path) for path in paths]):
         results = load(path)
         records = [record | {NODE: _text(record, NODE) or path.stem} for record in results]
         for node in {record[NODE] for record in records}:
@@ -167,9 +167,8 @@ def fleet(
         raise InputError("there is no record of a node: give files of results")
     if not all(_text(record, NODE) for record in every):
         raise InputError("a record has no node: a baseline is a file of memkern compare fleet -o")
-    machines = _machines(
-        every, {**(baseline.environments if baseline else {}), **results.environments}
-    )
+    environments = {**(baseline.environments if baseline else {}), **results.environments}
+    machines = _machines(every, environments)
     keys, several = key_columns(every), varying(every)
     mine = _by_case(results, machines, keys)
     theirs = {} if baseline is None else _by_case(baseline, machines, keys)
@@ -237,9 +236,8 @@ def p_value(distance: float, others: npt.ArrayLike, sd: float) -> float:
         return 1.0
     if not spread:
         return by_runs
-    return max(
-        math.exp(np.interp(math.log(far / spread), np.log(_DISTANCES), _table(len(x)))), by_runs
-    )
+    log_p = np.interp(math.log(far / spread), np.log(_DISTANCES), _table(len(x)))
+    return max(math.exp(log_p), by_runs)
 
 
 def reach(others: npt.ArrayLike, sd: float, p: float) -> float:
@@ -268,7 +266,8 @@ def _table(count: int) -> _Floats:
     """Return the logarithms of the p-values of `_DISTANCES`, for this number of other nodes."""
     from scipy.special import stdtr
 
-    x = np.random.default_rng(count).standard_t(_FREEDOM, size=(_SIMULATED // count, count))
+    random = np.random.default_rng(count)
+    x = random.standard_t(_FREEDOM, size=(_SIMULATED // count, count))
     middle = np.median(x, axis=1)
     spread = _OF_NORMAL * np.median(np.abs(x - middle[:, None]), axis=1)
     # The tail beyond each threshold is exact, so that small p-values need few simulations.
@@ -392,10 +391,12 @@ def _rows(tested: Sequence[_Tested], slowdown: float) -> list[dict[str, Any]]:
             far = max(reach(x, own.sd, level), math.log1p(LEAST_EFFECT))
             row["low"], row["high"] = sorted((of(middle - far), of(middle + far)))
             row |= {"least_slowdown": math.expm1(far), "spread": math.expm1(_spread(x))}
-            row |= {"verdict": INSIDE, "gate": PASSED}
-            if corrected <= ALPHA and abs(own.time - middle) > math.log1p(LEAST_EFFECT):
-                row["verdict"] = SLOWER if own.time > middle else FASTER
-                row["gate"] = gate(row["verdict"], own.time - middle, far, slowdown)
+            outside = corrected <= ALPHA and abs(own.time - middle) > math.log1p(LEAST_EFFECT)
+            verdict = (SLOWER if own.time > middle else FASTER) if outside else INSIDE
+            row |= {
+                "verdict": verdict,
+                "gate": gate(verdict, own.time - middle, far, slowdown) if outside else PASSED,
+            }
         rows.append(row)
     return rows
 

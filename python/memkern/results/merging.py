@@ -43,9 +43,8 @@ def merge(files: Iterable[str | Path]) -> ResultSet:
     kept: dict[bytes, tuple[Record, Samples]] = {}
     for record, times in zip(joined.records, joined.samples, strict=True):
         if _is_finished(record) or _key(record) not in finished:
-            kept.setdefault(
-                hashlib.sha256(dumps(record).encode() + times.tobytes()).digest(), (record, times)
-            )
+            content = dumps(record).encode() + times.tobytes()
+            kept.setdefault(hashlib.sha256(content).digest(), (record, times))
     pairs = kept.values()
     return ResultSet(
         [record for record, _ in pairs], [times for _, times in pairs], joined.environments

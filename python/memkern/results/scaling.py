@@ -65,14 +65,14 @@ def _series(results: Iterable[Record]) -> list[dict[int, _Turns]]:
     """Return the records of each case by number of ranks, in ascending order."""
     found: dict[Any, dict[int, _Turns]] = {}
     for record in results:
-        if record.get("scaling") in MODES and record.get("valid") is True and time_s(record):
+        mode = record.get("scaling")
+        if mode in MODES and record.get("valid") is True and time_s(record):
             need_columns(record, "case_id", "repeat", "kernel", "platform", "threads")
             case, _, _ = str(record["case_id"]).partition("-")
             names = ("kernel", "scaling", "bind", "comm", "threads")
             key = (case, machine_label(record["platform"]), *map(record.get, names))
-            found.setdefault(key, {}).setdefault(int(record["ranks"]), {}).setdefault(
-                record["repeat"], []
-            ).append(record)
+            turns = found.setdefault(key, {}).setdefault(int(record["ranks"]), {})
+            turns.setdefault(record["repeat"], []).append(record)
     return [dict(sorted(by_ranks.items())) for by_ranks in found.values()]
 
 

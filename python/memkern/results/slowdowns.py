@@ -78,9 +78,8 @@ def compare_turns(pairs: Sequence[Pair], level: float) -> Turns:
     found = ratio_interval(second, first, level, paired=True)
     disturbed = len(quiet) < max(2, len(pairs) / 2)
     low, high = (math.nan, math.nan) if disturbed else (found.low, found.high)
-    return Turns(
-        found.ratio, low, high, len(quiet), disturbed, np.log([first, second]).mean(axis=1)
-    )
+    log_times = np.log([first, second]).mean(axis=1)
+    return Turns(found.ratio, low, high, len(quiet), disturbed, log_times)
 
 
 def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
@@ -115,8 +114,9 @@ def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
     InputError
         No case was measured alone and with a neighbour in one turn, or `level` is out of range.
     """
+    rows = [_row(pairs, level) for pairs in _pairs(results)]
     return table_of(
-        [_row(pairs, level) for pairs in _pairs(results)],
+        rows,
         "there is no case that was measured alone and beside a neighbour in the same turn: "
         "measure with `memkern corun`",
     )

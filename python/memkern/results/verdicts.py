@@ -147,10 +147,10 @@ def yuen(a: npt.ArrayLike, b: npt.ArrayLike) -> Estimate:
     means, winsorised = _trimmed(x)
     error = _error(winsorised[1] - winsorised[0], n)
     freedom = _kept(n) - 1
-    spread = max(_error(w, n) for w in _trimmed(np.diff(x, axis=1))[1])
-    return Estimate(
-        float(means[0]), float(means[1]), error, freedom, _quantile(LEVEL, freedom) * spread, n
-    )
+    steps = np.diff(x, axis=1)
+    spread = max(_error(w, n) for w in _trimmed(steps)[1])
+    self_half_width = _quantile(LEVEL, freedom) * spread
+    return Estimate(float(means[0]), float(means[1]), error, freedom, self_half_width, n)
 
 
 def welch(a: tuple[float, float, int], b: tuple[float, float, int]) -> Estimate:
@@ -340,9 +340,9 @@ class Family:
         estimate = replace(yuen(*self.values[case]), level=level)
         self.estimates[case] = estimate
         self.p[case] = min(self.p[case], estimate.p / share)
+        now = decide(self.estimates, self.p)
         self.verdicts = [
-            new if old == NOT_ENOUGH else old
-            for old, new in zip(self.verdicts, decide(self.estimates, self.p), strict=True)
+            new if old == NOT_ENOUGH else old for old, new in zip(self.verdicts, now, strict=True)
         ]
         self.gates = [
             gate(verdict, known.effect, known.half_width, self.slowdown) if known else UNDECIDED
