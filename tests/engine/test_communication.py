@@ -250,7 +250,7 @@ def test_an_unexpected_error_is_told_with_its_type() -> None:
 )
 def test_a_rank_that_stops_in_a_call_is_looked_for(hosts, stopped, named, monkeypatch):
     monkeypatch.setattr(
-        "memkern.engine.processes.communication._is_gone", lambda process: process in stopped
+        "memkern.engine.processes.communication._state", lambda process: "ST"[process in stopped]
     )
     monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "0.01")
 
@@ -267,6 +267,10 @@ def test_a_rank_that_stops_in_a_call_is_looked_for(hosts, stopped, named, monkey
         monkeypatch.setattr(transport, "give_up", give_up)
         ranks._process_of = {k: k for k, host in enumerate(hosts) if host == hosts[0]}
         ranks.watch(True)
+        if stopped:
+            assert found.get(timeout=20) == named
+            # Also outside of such a call.
+            ranks.watch_host()
         return found.get(timeout=20)
 
     assert as_ranks(len(hosts), work)[0] == named

@@ -192,8 +192,11 @@ def blocks(machine="A Card 3000", kernels=("loops.triad", "spatter.gather")):
 def explanations(*names):
     """Return a record of each named case, and one that was not explained."""
     about = {"platform": "A Processor, 2 threads", "kernel": "a.kernel", "rotation": ""}
+    about |= {"valid": True, "disturbed": False}
     records = [
-        about | {"case_id": name, "valid": True} | explained(*CASES[name][0]).columns
+        about
+        | {"case_id": name, "valid": True, "disturbed": False}
+        | explained(*CASES[name][0]).columns
         for name in names or CASES
     ]
     return frame([*records, {**records[0], "explained_by": ""}])

@@ -169,6 +169,7 @@ def curves(
 
 
 HOLLOW = "Hollow: from a disturbed record."
+AMONG = "Some values are from a disturbed record."
 
 
 def disturbed_note(rows: DataFrame, remark: str = HOLLOW) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memkern.plots.kit import (
+    AMONG,
     GREY,
     NOTE_SIZE,
     Axes,
@@ -261,4 +262,5 @@ def whiskers(
     ax.set_ylabel(ylabel)
     ax.axhline(0, color=GREY, linewidth=0.9, zorder=1)
     boxes = f"Boxes: quartiles, whiskers: range over {counted(cases, 'case')}."
-    return finish(fig, 2, [*notes, boxes, "Diamonds: published, Alappat et al. 2021."], rows)
+    about = [*notes, boxes, "Diamonds: published, Alappat et al. 2021."]
+    return finish(fig, 2, about, rows, AMONG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import Any
 
 from memkern.plots.kit import (
@@ -26,6 +27,7 @@ from memkern.plots.kit import (
     section_of,
     table,
     three_figures,
+    validated,
 )
 from memkern.results.explanation import EXPLAINED, Explanation
 from memkern.spec.experiments import LEFT, LEVEL, LIMIT, MODEL, TRIED, WITHOUT
@@ -33,6 +35,7 @@ from memkern.spec.experiments import LEFT, LEVEL, LIMIT, MODEL, TRIED, WITHOUT
 _MEASURE = "memkern stream -k triad --explain -o why.parquet"
 # Most records that are drawn, and the longest time relative to a case that fits in a panel.
 _MOST, _LONGEST = 8, 2.0
+_TITLE = 52  # characters of a line of a panel's title
 _ROLES = {
     LEVEL: "data in a cache",
     WITHOUT: "without a cause",
@@ -43,12 +46,15 @@ _ROLES = {
 }
 
 
-def _explained(records: Records) -> list[tuple[dict[str, Any], Explanation]]:
-    """Return the records with explanations."""
-    rows = ((record, Explanation.of_record(record)) for record in rows_of(records))
+def _explained(records: Records) -> tuple[list[tuple[dict[str, Any], Explanation]], list[str]]:
+    """Return the valid records with explanations, and notes on the others."""
+    lack = f"no record was explained: `{_MEASURE}` does so"
+    frame, notes = validated(records, None, [])
+    need_rows(frame, lack)
+    rows = ((record, Explanation.of_record(record)) for record in rows_of(frame))
     found = [(record, one) for record, one in rows if one is not None]
-    need_rows(found, f"no record was explained: `{_MEASURE}` does so")
-    return found
+    need_rows(found, lack)
+    return found, notes
 
 
 @table(
@@ -60,15 +66,16 @@ def _explained(records: Records) -> list[tuple[dict[str, Any], Explanation]]:
 )
 def explanation_table(records: Records = None) -> Selection:
     """Experiments that explain times, with their times relative to the case."""
+    explained, notes = _explained(records)
     rows = [
         {
             **{name: record[name] for name in ("platform", "kernel", "case_id")},
             **{**one._asdict(), "low": one.low, "high": one.high},
         }
-        for record, explanation in _explained(records)
+        for record, explanation in explained
         for one in explanation.tried
     ]
-    return new_table(rows), []
+    return new_table(rows), notes
 
 
 @drawn(
@@ -78,17 +85,17 @@ def explanation_table(records: Records = None) -> Selection:
 )
 def explanation_bars(records: Records = None) -> Figure:
     """Time of each experiment that explains a case, relative to the case."""
-    every = _explained(records)
+    every, notes = _explained(records)
     shown = every[:_MOST]
     fig, axes = panels(len(shown), 2, 0.8 + 0.17 * max(len(one.tried) for _, one in shown))
     for ax, (record, one) in zip(axes, shown, strict=True):
         _bars(ax, one)
-        ax.set_title(f"{named(record['kernel'])}\n{one.first[0]}")
+        ax.set_title(f"{named(record['kernel'])}\n{fill(one.first[0], _TITLE)}")
     legend_above(fig, 3)
     left_out = [f"{len(every) - _MOST} further records are not drawn."] * (len(every) > _MOST)
     note(
         fig,
-        [*left_out, "Lines: 95 % intervals. Dashed: the case; dotted: its nearest limit."],
+        [*notes, *left_out, "Lines: 95 % intervals. Dashed: the case; dotted: its nearest limit."],
     )
     return fig
 
@@ -128,7 +135,7 @@ def _bars(ax: Axes, one: Explanation) -> None:
 
 def explanations(records: Records) -> list[str]:
     """Return the sentences on each record that was explained."""
-    every = _explained(records)
+    every, _ = _explained(records)
     return [f"{record['kernel']}: {'; '.join(one.sentences)}." for record, one in every]
 
 

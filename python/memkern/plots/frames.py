@@ -141,7 +141,7 @@ def _with_current_names(frame: DataFrame) -> DataFrame:
 
 
 def validated(
-    records: Records, kernels: Sequence[str], columns: Iterable[str]
+    records: Records, kernels: Sequence[str] | None, columns: Iterable[str]
 ) -> tuple[DataFrame, list[str]]:
     """Return the valid records of some kernels, and notes on the others.
 
@@ -149,8 +149,8 @@ def validated(
     ----------
     records : DataFrame, ResultSet or None
         Own records, if any.
-    kernels : sequence of str
-        Names of the kernels.
+    kernels : sequence of str, optional
+        Names of the kernels, by default all.
     columns : iterable of str
         Required columns besides platform, kernel, valid and disturbed.
 
@@ -172,7 +172,8 @@ def validated(
         nothing = frame.reindex(columns=needed)
         return nothing.astype({"platform": str, "kernel": str, "disturbed": bool}), []
     need_columns(frame, *needed)
-    frame = frame[frame["kernel"].isin(list(kernels))]
+    if kernels is not None:
+        frame = frame[frame["kernel"].isin(list(kernels))]
     valid = frame["valid"].eq(True)
     wrong = int((~valid).sum())
     notes = [f"{counted(wrong, 'record')} that failed validation left out."] * bool(wrong)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from memkern.errors import InputError
 from memkern.formats.resultset import environments_of, need_columns, need_rows, table_of
 from memkern.plots.drawing import (
+    AMONG,
     MOST_CELLS,
     MOST_LINES,
     NT_DASHES,
@@ -95,6 +96,7 @@ from memkern.plots.frames import (
     typed,
     undisturbed,
     usable,
+    validated,
     with_ends,
     with_samples,
     words,

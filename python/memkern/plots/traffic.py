@@ -15,14 +15,14 @@ from memkern.plots.kit import (
     Series,
     counted,
     first_note,
-    frame_of,
     lines_B,
     ordered,
     plain,
     spaced,
+    table,
     table_of,
-    tabulated,
     typed,
+    validated,
 )
 
 # By quantity of memkern.machine.events.
@@ -54,17 +54,9 @@ def traffic_B(frame: DataFrame, level: str, *, counted: bool) -> Series:
     return load + store
 
 
-@tabulated(
-    "counters",
-    "Columns platform, kernel, case, quantity, counted_B and model_B (bytes of an invocation), "
-    "ratio, running (share of the time in which the counter ran), checked (its ratio on work of "
-    "which the count is known, NaN if it was not checked) and disturbed.",
-    records="Own records that were measured with ``--counters``",
-    lack="no record has counts of traffic; the message says why, as far as the records tell",
-)
-def traffic_table(records: Records = None) -> DataFrame:
-    """Traffic of each level by counters and by the model, with the ratio."""
-    frame = frame_of(records)
+def _counted(records: Records) -> Selection:
+    """Return a row for each counted level and direction of the valid records, with notes."""
+    frame, notes = validated(records, None, [])
     frame = frame.assign(memory_line_B=lines_B(frame))
     rows = [
         _row(record, counts)
@@ -73,8 +65,21 @@ def traffic_table(records: Records = None) -> DataFrame:
         if counts["event"] in _NAMES and counts.get("count") is not None
     ]
     why = first_note(frame, "counters_note") or "measure with --counters auto"
-    table = table_of(rows, f"no record has counts of the traffic of a level: {why}")
-    return table.astype({"ratio": float, "checked": float})
+    found = table_of(rows, f"no record has counts of the traffic of a level: {why}")
+    return found.astype({"ratio": float, "checked": float}), notes
+
+
+@table(
+    "counters",
+    "platform, kernel, case, quantity, counted_B and model_B (bytes of an invocation), ratio, "
+    "running (share of the time in which the counter ran), checked (its ratio on work of which the "
+    "count is known, NaN if it was not checked) and disturbed",
+    records="Own records that were measured with ``--counters``",
+    lack="no record has counts of traffic; the message says why, as far as the records tell",
+)
+def traffic_table(records: Records = None) -> Selection:
+    """Traffic of each level by counters and by the model, with the ratio."""
+    return _counted(records)
 
 
 def _counts(record: dict[Any, Any]) -> list[dict[str, Any]]:
@@ -87,7 +92,7 @@ def _counts(record: dict[Any, Any]) -> list[dict[str, Any]]:
 def _row(record: dict[Any, Any], counts: dict[str, Any]) -> dict[str, Any]:
     model, line_B = counts.get("model"), record["memory_line_B"]
     return {
-        "platform": record.get("platform", ""),
+        "platform": record["platform"],
         "kernel": record["kernel"],
         "case": _case(record),
         "quantity": counts["event"],
@@ -96,7 +101,7 @@ def _row(record: dict[Any, Any], counts: dict[str, Any]) -> dict[str, Any]:
         "ratio": counts["count"] / model if model else float("nan"),
         "running": counts["running"],
         "checked": counts.get("checked"),
-        "disturbed": record.get("disturbed") is True,
+        "disturbed": record["disturbed"],
     }
 
 
@@ -138,10 +143,10 @@ def _case(record: dict[Any, Any]) -> str:
 )
 def counted_traffic(records: Records = None) -> Selection:
     """Traffic of each level by counters over that by the model."""
-    table = traffic_table(records)
-    drawn = table[table["ratio"] > 0]
-    left = len(table) - len(drawn)
-    notes = [f"{counted(left, 'count')} of levels without traffic by the model left out."]
+    every, notes = _counted(records)
+    drawn = every[every["ratio"] > 0]
+    left = len(every) - len(drawn)
+    beside = [f"{counted(left, 'count')} of levels without traffic by the model left out."]
     shared = drawn["running"].min()
     turns = f"Counters took turns: extrapolated from at least {shared:.0%} of the time."
     frame = drawn.assign(
@@ -150,4 +155,4 @@ def counted_traffic(records: Records = None) -> Selection:
         disturbed=drawn["disturbed"] | ~drawn["checked"].between(*_AGREES),
     ).drop(columns="quantity")
     frame = ordered(frame, "series", _NAMES.values())
-    return frame, notes * (left > 0) + [turns] * bool(shared < 0.995)
+    return frame, notes + beside * (left > 0) + [turns] * bool(shared < 0.995)

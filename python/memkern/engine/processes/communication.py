@@ -39,6 +39,8 @@ _GO, _OVER, _INTERRUPTED, _FAILED = 0.0, 1.0, 2.0, 3.0
 _BARRIERS = 200
 # Share of the timeout for which a rank waits longer than ranks of other hosts.
 _ELSEWHERE = 0.3
+# How often during the timeout a rank looks for stopped ones.
+_LOOKS = 4
 
 
 class Ranks:
@@ -241,7 +243,7 @@ class Ranks:
         waited_s = launcher.timeout_s() * (1 + 0.1 * min(self.number, 2))
         if ended.wait(waited_s):
             return
-        gone = [number for number, process in self._process_of.items() if _is_gone(process)]
+        gone = [n for n, process in self._process_of.items() if _state(process) in "ZXTt"]
         elsewhere = [number for number in range(self.size) if number not in self._process_of]
         if not gone and elsewhere:
             # A rank on that host may know which rank it is.
@@ -250,6 +252,23 @@ class Ranks:
                 return
             waited_s += more_s
         transport.give_up(gone or elsewhere, waited_s, one_of=not gone)
+
+    def watch_host(self) -> None:
+        """From now on, end all ranks if a rank on this host stays stopped for the timeout.
+
+        Where it holds a lock of the library, the others wait in an operation that nothing ends.
+        """
+        if self._transport is not None:
+            threading.Thread(target=self._look, args=(self._transport,), daemon=True).start()
+
+    def _look(self, transport: Connection) -> None:
+        looks, timeout_s = 0, launcher.timeout_s()
+        while looks <= _LOOKS:
+            # As in `_give_up`, the second rank is later.
+            time.sleep(timeout_s / _LOOKS * (1 + 0.1 * min(self.number, 2)))
+            stopped = [n for n, process in self._process_of.items() if _state(process) in "Tt"]
+            looks = looks + 1 if stopped else 0
+        transport.give_up(stopped, timeout_s)
 
     @contextlib.contextmanager
     def waiting_for_first(self) -> Iterator[None]:
@@ -355,14 +374,14 @@ class Ranks:
                 signal.signal(one, handler)
 
 
-def _is_gone(process: int) -> bool:
-    """Return whether a process has ended or is stopped."""
+def _state(process: int) -> str:
+    """Return the state of a process as a letter: X if it has ended, T or t if it is stopped."""
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
             # The name, in parentheses, may contain anything.
-            return file.read().rpartition(")")[2].split()[0] in "ZXTt"
+            return file.read().rpartition(")")[2].split()[0]
     except OSError:
-        return True
+        return "X"
 
 
 _KINDS: tuple[type[BaseException], ...] = (
@@ -406,6 +425,7 @@ def start(comm: str = "auto", level: str = "multiple") -> Ranks:
         transport = others if others.size > 1 else None
         _current = Ranks(others.comm, others.number, others.size, transport)
         _current.divide_units()
+        _current.watch_host()
         # Ranks of several hosts have shared memory and TCP connections, in this order.
         by_tcp = _current.transport.partition("shared memory")[0].endswith("TCP")
         if by_tcp and _current.per_node > 1:

@@ -35,6 +35,7 @@ from memkern.families.latency.structure_data import (
     translation,
 )
 from memkern.plots.kit import (
+    AMONG,
     GREY,
     QUANTITY,
     TITLE,
@@ -431,7 +432,7 @@ def histograms(records: Records = None, sizes: str = "") -> Figure:
         size = in_bytes(rows["size_B"].iloc[0])
         ax.set_title(machine_title(rows.assign(panel=size), several))
     notes.append("The last bin of a panel also has all samples that are slower.")
-    return finish(fig, 3, notes, frame)
+    return finish(fig, 3, notes, frame, AMONG)
 
 
 def _draw_histograms(ax: Axes, rows: DataFrame, kinds: Sequence[str]) -> None:
