@@ -239,7 +239,8 @@ def with_ends(rows: DataFrame, value: str) -> DataFrame:
     """
     time, interval, rate = _BY_TIME.get(value, ("", "", False))
     names = [f"{interval}_low_s", f"{interval}_high_s", f"{time}_s"]
-    low, high, middle = (typed(rows, names)[name] for name in names)
+    numbers = typed(rows.reindex(columns=names), names)
+    low, high, middle = (numbers[name] for name in names)
     if rate:
         low, high, middle = 1 / high, 1 / low, 1 / middle
     return rows.assign(**{LOW: rows[value] * low / middle, HIGH: rows[value] * high / middle})
