@@ -1,43 +1,12 @@
 // Atomic memory operations: every body on arrays that end at an inaccessible page, and with several
 // workers that update the same words, where the thread sanitizer detects accesses that are not
 // atomic.
-#include "families/amo/patterns.hpp"
-
-#include "support.hpp"
+#include "amo_cases.hpp"
 
 namespace memkern {
 namespace {
 
 using namespace testing;
-
-bool is_amo(const std::string& kernel) { return kernel.starts_with("amo."); }
-
-struct Shape {
-  std::int64_t workers;
-  std::int64_t iters;
-  std::int64_t stride;
-  std::int64_t hot;
-  bool shared;
-};
-
-std::int64_t count_of(const Shape& s) { return s.workers * s.iters; }
-
-// Number of words that a kernel accesses.
-std::int64_t words_of(const std::string& kernel, const Shape& s) {
-  const std::int64_t places = kernel == "amo.central" ? s.hot
-                              : s.shared              ? s.iters
-                                                      : s.workers * s.iters;
-  return (places - 1) * s.stride + 1;
-}
-
-// Indices: one more than iterations, as kernels access IDX[i + 1].
-std::vector<std::int64_t> index_of(const std::string& kernel, const Shape& s) {
-  const bool chases = kernel == "amo.ptrchase";
-  const std::int64_t bound = chases ? count_of(s) + 1 : words_of(kernel, s);
-  std::vector<std::int64_t> all;
-  for (std::int64_t i = 0; i <= count_of(s); ++i) all.push_back(scattered(i, 3, bound));
-  return all;
-}
 
 // Operations on VAL per iteration.
 std::int64_t on_values(const std::string& kernel) {
@@ -47,9 +16,9 @@ std::int64_t on_values(const std::string& kernel) {
 
 template <class V, class W>
 void run_fenced(const RegisteredEntry& e, const Shape& s) {
-  const std::vector<std::int64_t> wanted = index_of(e.kernel, s);
-  Fenced<V> values(scattered_values<V>(words_of(e.kernel, s), 5, 1000));
-  Fenced<W> index(std::vector<W>(wanted.begin(), wanted.end()));
+  const std::vector<W> wanted = as<W>(index_of(e.kernel, s));
+  Fenced<V> values(scattered_values<V>(s.words(e.kernel), 5, 1000));
+  Fenced<W> index(wanted);
   Fenced<std::uint64_t> tally(
       std::vector<std::uint64_t>(static_cast<std::size_t>(s.workers * kTallies), 0));
   const AmoArgs args{values.data(), index.data(), s.stride, s.hot, s.shared, 1,
@@ -57,7 +26,7 @@ void run_fenced(const RegisteredEntry& e, const Shape& s) {
   const std::vector<V> before = values.values();
   for (int w = 0; w < s.workers; ++w) e.body(&args, {w * s.iters, (w + 1) * s.iters}, w);
   // No primitive changes indices.
-  EXPECT_EQ(index.values(), std::vector<W>(wanted.begin(), wanted.end()));
+  EXPECT_EQ(index.values(), wanted);
   const std::string form = e.template_variant;
   V grown = 0;
   const std::vector<V> after = values.values();
@@ -80,7 +49,7 @@ void run_fenced(const RegisteredEntry& e, const Shape& s) {
     const std::int64_t looks = std::string(e.kernel) == "amo.sg" ? 2
                                : on_values(e.kernel) == 1        ? 0
                                                                  : 1;
-    EXPECT_EQ(static_cast<std::int64_t>(attempts), count_of(s) * (looks + on_values(e.kernel)));
+    EXPECT_EQ(static_cast<std::int64_t>(attempts), s.count() * (looks + on_values(e.kernel)));
     EXPECT_EQ(successes, attempts);
   } else {
     EXPECT_EQ(attempts, 0U);
@@ -92,8 +61,8 @@ TEST(Bodies, StayWithinTheirArrays) {
   EXPECT_GT(all.size(), 500U);
   for (const RegisteredEntry& e : all) {
     const std::string dtype = e.dtype;
-    for (const Shape& s : {Shape{1, 1, 1, 1, false}, Shape{2, 37, 1, 1, true},
-                           Shape{3, 16, 8, 3, false}, Shape{2, 9, 3, 2, true}}) {
+    for (const Shape& s : {Shape{1, 1, 1, false, 1}, Shape{37, 1, 1, true, 2},
+                           Shape{16, 8, 3, false, 3}, Shape{9, 3, 2, true, 2}}) {
       SCOPED_TRACE(::testing::PrintToString(e));
       if (dtype == "uint64") run_fenced<std::uint64_t, std::uint64_t>(e, s);
       if (dtype == "uint32") run_fenced<std::uint32_t, std::uint32_t>(e, s);
@@ -101,17 +70,6 @@ TEST(Bodies, StayWithinTheirArrays) {
       if (dtype == "float32") run_fenced<float, std::uint32_t>(e, s);
     }
   }
-}
-
-std::unique_ptr<Problem> prepare(const std::string& kernel, const std::string& dtype,
-                                 const std::string& index_dtype, const Team& team, const Shape& s,
-                                 const std::vector<std::int64_t>& index, std::int64_t words) {
-  Given given{kernel, dtype, index_dtype, {}, {}, {}};
-  given.integers = {{"workers", s.workers}, {"iters", s.iters}, {"words", words},
-                    {"stride", s.stride},   {"hot", s.hot},     {"shared", s.shared ? 1 : 0},
-                    {"operand", 1}};
-  if (!index_dtype.empty()) given.indices["IDX"] = index;
-  return given.prepare(team);
 }
 
 // Fills all arrays and clears the tallies.
@@ -135,12 +93,11 @@ std::uint64_t sum_of(const Problem& problem, Tally which) {
 }
 
 TEST(Workers, LoseNoAtomicUpdate) {
-  const Shape s{3, 200, 1, 1, true};
+  const Shape s{200, 1, 1, true, 3};
   for (const RegisteredEntry& e : entries_of(is_amo)) {
     const std::string form = e.template_variant;
     const std::vector<std::int64_t> index = index_of(e.kernel, s);
-    const std::int64_t words = words_of(e.kernel, s);
-    const auto problem = prepare(e.kernel, e.dtype, e.index, team_of(3), s, index, words);
+    const auto problem = amo_case(e, s, index, s.words(e.kernel), 1).prepare(team_of(3));
     restore(*problem);
     const bool has_values = on_values(e.kernel) > 0;
     const auto before =
@@ -166,16 +123,16 @@ TEST(Workers, LoseNoAtomicUpdate) {
 // Long enough for two workers on two cores to run at the same time.
 TEST(Workers, LoseNoUpdateOfASharedWord) {
   const Team team({2, "auto"});
-  const Shape s{2, 200'000, 1, 1, true};
+  const Shape s{200'000, 1, 1, true, 2};
   for (const RegisteredEntry& e : entries_of(is_amo)) {
     if (std::string(e.kernel) != "amo.central" || std::string(e.dtype) != "uint64") continue;
     const std::string form = e.template_variant;
     if (!form.starts_with("cas-retry") && !form.starts_with("add")) continue;
-    const auto problem = prepare(e.kernel, e.dtype, e.index, team, s, {}, 1);
+    const auto problem = amo_case(e, s, {}, 1, 1).prepare(team);
     restore(*problem);
     const auto before = problem->digest("VAL");
     sample(team, e, *problem, 1);
-    const auto all = static_cast<std::uint64_t>(count_of(s));
+    const auto all = static_cast<std::uint64_t>(s.count());
     EXPECT_EQ(sum_of(*problem, kSuccesses), form.starts_with("add") ? 0 : all)
         << ::testing::PrintToString(e);
     EXPECT_EQ(problem->digest("VAL").first - before.first, all) << ::testing::PrintToString(e);
@@ -183,27 +140,32 @@ TEST(Workers, LoseNoUpdateOfASharedWord) {
 }
 
 TEST(Prepare, RefusesAccessesOutOfBounds) {
-  const Shape s{2, 10, 1, 1, false};
-  const auto index = index_of("amo.rand", s);
-  const auto refused = [&](const std::string& kernel, const std::string& index_dtype,
-                           const Shape& shape, const std::vector<std::int64_t>& idx,
-                           std::int64_t words) {
-    return refusal<InputError>(
-        [&] { prepare(kernel, "uint64", index_dtype, team_of(2), shape, idx, words); });
+  const Shape s{10, 1, 1, false, 2};
+  const std::int64_t large = std::int64_t{1} << 62;
+  const Integers index = index_of("amo.rand", s);
+  struct {
+    const char* kernel;
+    Shape shape;
+    Integers index;
+    std::int64_t words;
+    const char* says;
+  } const wrong[] = {
+      {"amo.stride1", s, {}, 19, "need an array of 20 words, not 19"},
+      {"amo.striden", {10, 3, 1, false, 2}, {}, 57, "58 words"},
+      {"amo.central", {10, 8, 3, true, 2}, {}, 16, "17 words"},
+      {"amo.rand", s, index, 5, "outside 0 to 4"},
+      {"amo.sg", s, {index.begin(), index.end() - 1}, 20, "at least 21 entries, not 20"},
+      {"amo.ptrchase", s, Integers(21, 21), 1, "outside 0 to 20"},
+      {"amo.stride1", {10, 1, 1, false, 3}, {}, 99, "3 workers"},
+      {"amo.stride1", {large, 1, 1, false, 2}, {}, 99, "64 bits"},
+      {"amo.striden", {10, large, 1, false, 2}, {}, 99, "64 bits"},
   };
-  EXPECT_TRUE(contains(refused("amo.stride1", "", s, {}, 19), "need an array of 20 words, not 19"));
-  EXPECT_TRUE(contains(refused("amo.striden", "", {2, 10, 3, 1, false}, {}, 57), "58 words"));
-  EXPECT_TRUE(contains(refused("amo.central", "", {2, 10, 8, 3, true}, {}, 16), "17 words"));
-  EXPECT_TRUE(contains(refused("amo.rand", "int64", s, index, 5), "outside 0 to 4"));
-  EXPECT_TRUE(contains(refused("amo.sg", "int64", s, {index.begin(), index.end() - 1}, 20),
-                       "at least 21 entries, not 20"));
-  EXPECT_TRUE(contains(refused("amo.ptrchase", "int64", s, std::vector<std::int64_t>(21, 21), 1),
-                       "outside 0 to 20"));
-  EXPECT_TRUE(contains(refused("amo.stride1", "", {3, 10, 1, 1, false}, {}, 99), "3 workers"));
-  EXPECT_TRUE(contains(refused("amo.stride1", "", {2, std::int64_t{1} << 62, 1, 1, false}, {}, 99),
-                       "64 bits"));
-  EXPECT_TRUE(contains(refused("amo.striden", "", {2, 10, std::int64_t{1} << 62, 1, false}, {}, 99),
-                       "64 bits"));
+  for (const auto& w : wrong) {
+    const char* index_dtype = w.index.empty() ? "" : "int64";
+    const Entry e{w.kernel, "", "uint64", index_dtype, nullptr, nullptr};
+    const Given given = amo_case(e, w.shape, w.index, w.words, 1);
+    EXPECT_TRUE(is_refused([&] { given.prepare(team_of(2)); }, w.says));
+  }
 }
 
 }  // namespace

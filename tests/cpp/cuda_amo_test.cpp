@@ -1,8 +1,7 @@
 // Atomic memory operations on an emulated GPU: it runs one thread after the other, here in
 // ascending order, so that the results of every variant follow from the definition of the patterns.
+#include "amo_cases.hpp"
 #include "backends/cuda/device.hpp"
-#include "families/amo/patterns.hpp"
-#include "support.hpp"
 
 namespace memkern {
 namespace {
@@ -17,18 +16,7 @@ constexpr std::array<int, 5> kBlocks{1, 32, 100, 256, 1024};
 // the largest value.
 constexpr std::int64_t kOperand = 0x2AAAAB;
 
-struct Shape {
-  std::int64_t iters;
-  std::int64_t stride;
-  std::int64_t hot;
-  bool shared;
-  int workers = 1;
-  std::int64_t count() const { return workers * iters; }
-};
-
 using Row = std::array<std::uint64_t, kTallies>;
-
-bool is_amo(const std::string& kernel) { return kernel.starts_with("amo."); }
 
 std::vector<DeviceEntry> device_entries() {
   std::vector<DeviceEntry> all;
@@ -223,22 +211,11 @@ class Oracle {
 template <class V>
 class Tried {
  public:
-  Tried(const Entry& e, const Shape& s, Integers index = {})
-      : form_(e), shape_(s), index_(std::move(index)) {
-    const std::int64_t places = form_.pattern == "central" ? s.hot : s.shared ? s.iters : s.count();
-    const std::int64_t words = (places - 1) * s.stride + 1;
-    if (index_.empty()) {
-      const std::int64_t bound = form_.pattern == "ptrchase" ? s.count() + 1 : words;
-      for (std::int64_t i = 0; i <= s.count(); ++i) index_.push_back(scattered(i, 3, bound));
-    }
-    Given given{e.kernel, e.dtype, e.index, {}, {}, {}};
-    given.integers = {{"workers", s.workers}, {"iters", s.iters}, {"words", words},
-                      {"stride", s.stride},   {"hot", s.hot},     {"shared", s.shared ? 1 : 0},
-                      {"operand", kOperand}};
-    if (form_.indexed) given.indices["IDX"] = index_;
+  Tried(const Entry& e, const Shape& s) : form_(e), shape_(s), index_(index_of(e.kernel, s)) {
     Placement placement;
     placement.device = &cuda::device(0);
     placement.workers = s.workers;
+    const Given given = amo_case(e, s, index_, s.words(e.kernel), kOperand);
     problem_ = given.prepare(team_of(1), placement);
   }
 
@@ -373,59 +350,6 @@ TEST(Shared, HotWordsWithoutSpaceAreUpdatedInPlace) {
       for (const int block : {1, 2, 32}) {
         expect_the_same(tried, e, {0, s.count()}, block, 1, oracle);
       }
-    });
-  }
-}
-
-// Kernels whose result depends neither on the order of updates nor on the threads that make them.
-TEST(Variants, LeaveTheSameValues) {
-  const std::vector<DeviceEntry> all = device_entries();
-  int compared = 0;
-  for (const DeviceEntry& e : all) {
-    const Form f(e);
-    if (std::string(e.variant) == "device" || !f.constant || !f.integer) continue;
-    const auto device = std::find_if(all.begin(), all.end(), [&](const DeviceEntry& other) {
-      return std::string(other.variant) == "device" && named(other) == named(e);
-    });
-    ASSERT_NE(device, all.end());
-    const Shape s{7, 3, 5, false, 64};
-    with_words(e, [&]<class V>() {
-      Tried<V> tried(e, s);
-      tried.run(*device, {0, s.count()}, e.threads, 1);
-      const std::vector<V> wanted = tried.values();
-      tried.run(e, {0, s.count()}, e.threads, 1);
-      EXPECT_EQ(tried.values(), wanted) << named(e) << ' ' << e.variant;
-    });
-    ++compared;
-  }
-  EXPECT_GT(compared, 80);
-}
-
-TEST(Chase, EndsAtTheExpectedIndex) {
-  // Each index leads three entries ahead, cyclically; the last entry is never reached.
-  const Shape s{4, 1, 1, false, 64};
-  Integers index;
-  for (std::int64_t i = 0; i < s.count(); ++i) index.push_back((i + 3) % s.count());
-  index.push_back(0);
-  for (const DeviceEntry& e : device_entries()) {
-    if (std::string(e.kernel) != "amo.ptrchase") continue;
-    with_words(e, [&]<class V>() {
-      SCOPED_TRACE(named(e));
-      Tried<V> tried(e, s, index);
-      tried.run(e, {0, s.count()}, 32, 1);
-      std::vector<Row> rows = tried.rows();
-      std::uint64_t first = 0;
-      for (const Row& row : rows) {
-        EXPECT_EQ(row[kEnd], (first + 12) % 256);
-        first += 4;
-      }
-      // A worker without iterations ends at the beginning of its part.
-      tried.run(e, {10, 12}, 32, 1);
-      rows = tried.rows();
-      EXPECT_EQ(rows[0][kEnd], 13U);
-      EXPECT_EQ(rows[1][kEnd], 14U);
-      EXPECT_EQ(rows[2][kEnd], 12U);
-      EXPECT_EQ(rows[2][kIterations], 0U);
     });
   }
 }
