@@ -159,11 +159,8 @@ Numbers x_of(std::int64_t columns) { return testing::scattered_values<double>(co
 void expect_same(const Numbers& got, const Numbers& wanted) {
   ASSERT_EQ(got.size(), wanted.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
-    if (std::isnan(wanted[i])) {
-      EXPECT_TRUE(std::isnan(got[i])) << i << ": " << got[i];
-    } else {
-      EXPECT_EQ(got[i], wanted[i]) << i;
-    }
+    const bool both_nan = std::isnan(got[i]) && std::isnan(wanted[i]);
+    EXPECT_TRUE(both_nan || got[i] == wanted[i]) << i << ": " << got[i] << ", not " << wanted[i];
   }
 }
 
@@ -231,7 +228,7 @@ void run_fenced(const RegisteredEntry& e, const Matrix& m, const Numbers& x, con
 }
 
 std::vector<RegisteredEntry> all_entries() {
-  return entries_of([](const std::string& kernel) { return kernel.starts_with("spmv."); });
+  return entries_of({"spmv.crs", "spmv.sell", "spmv.ell", "spmv.csc"});
 }
 
 class Bodies : public ::testing::TestWithParam<RegisteredEntry> {
@@ -289,135 +286,17 @@ TEST_P(Bodies, ConfineNonFiniteValuesToTheirRows) {
   }
 }
 
-// The zeros after the last entry refer to the first column, which has no entry here.
-TEST_P(Bodies, LeaveOutColumnsWithoutEntries) {
-  for (const Integers& lengths : {Integers{1}, Integers{0, 3, 0}, scattered_lengths(40, 7)}) {
-    Matrix m = of_lengths(lengths, 20);
-    m.columns = 22;
-    for (std::int64_t& c : m.index) ++c;
-    Numbers x = x_of(22);
-    x.front() = kNaN;
-    x.back() = kInfinity;
-    for (const std::int64_t chunk : chunks()) run(m, x, {1, 2, chunk, m.rows()});
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(All, Bodies, ::testing::ValuesIn(all_entries()), [](const auto& tried) {
   return testing::name_of(tried) + "_" + tried.param.template_variant;
 });
 
-TEST(Entries, AreThereInBothForms) {
-  std::map<std::string, int> found;
-  for (const RegisteredEntry& e : all_entries())
-    ++found[std::string(e.kernel) + "/" + e.template_variant];
-  for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.ell", "spmv.csc"}) {
-    EXPECT_GE(found[kernel + "/write"], 4) << kernel;
-    EXPECT_EQ(found[kernel + "/write"], found[kernel + "/add"]) << kernel;
-  }
-  EXPECT_EQ(found.size(), 8U);
-}
-
-class Layout : public ::testing::Test {
- protected:
-  const Team one_{{1, "none"}};
-  const Team three_{{3, "none"}};
-};
-
-TEST_F(Layout, SortsWithinBlocksAndKeepsTheOrderOfEqualRows) {
-  for (const Matrix& m : matrices()) {
-    for (const std::int64_t chunk : {1, 3, 8, 128}) {
-      for (const std::int64_t sigma : {std::int64_t{1}, chunk, 4 * chunk, m.rows(), kMax}) {
-        const Stored wanted = in_chunks(m, chunk, std::min(sigma, m.rows()));
-        for (const Team* team : {&one_, &three_}) {
-          const SellLayout layout = sell_layout(*team, m.starts, chunk, sigma);
-          EXPECT_EQ(layout.rows, m.rows());
-          EXPECT_EQ(layout.chunk, chunk);
-          EXPECT_EQ(layout.order, wanted.order);
-          EXPECT_EQ(layout.starts, wanted.starts);
-          EXPECT_EQ(layout.starts.back(), std::ssize(wanted.values));
-          for (const std::int64_t start : layout.starts) EXPECT_EQ(start % chunk, 0);
-        }
-      }
-    }
-  }
-}
-
-TEST_F(Layout, IsKnownOfASmallMatrix) {
-  const Integers starts = {0, 1, 3, 3, 6, 8};  // rows of 1, 2, 0, 3, 2
-  const SellLayout as_is = sell_layout(one_, starts, 2, 1);
-  EXPECT_EQ(as_is.order, (Integers{0, 1, 2, 3, 4}));
-  EXPECT_EQ(as_is.starts, (Integers{0, 4, 10, 14}));
-  const SellLayout in_blocks = sell_layout(one_, starts, 2, 4);
-  EXPECT_EQ(in_blocks.order, (Integers{3, 1, 0, 2, 4}));
-  EXPECT_EQ(in_blocks.starts, (Integers{0, 6, 8, 12}));
-  const SellLayout whole = sell_layout(one_, starts, 2, 5);
-  EXPECT_EQ(whole.order, (Integers{3, 1, 4, 0, 2}));
-  EXPECT_EQ(whole.starts, (Integers{0, 6, 10, 10}));
-}
-
-TEST_F(Layout, MustFit64Bits) {
-  const auto refused = [&](std::int64_t length, std::int64_t chunk) {
-    return refusal<InputError>([&] { sell_layout(one_, {0, length}, chunk, 1); });
-  };
-  EXPECT_TRUE(contains(refused(std::int64_t{1} << 40, std::int64_t{1} << 40), "the padded matrix"));
-}
-
-template <class T, class I, class J>
-void fill_and_compare(const Team& team, const Matrix& m, std::int64_t chunk, std::int64_t sigma,
-                      bool moves) {
-  const SellLayout layout = sell_layout(team, m.starts, chunk, sigma);
-  Stored wanted = in_chunks(m, chunk, sigma);
-  Integers moved(at(m.columns));
-  for (std::int64_t c = 0; c < m.columns; ++c) moved[at(c)] = (c * 7 + 3) % m.columns;
-  if (moves) {
-    for (std::int64_t& c : wanted.columns) c = c == m.columns ? c : moved[at(c)];
-  }
-  const std::vector<I> columns_in = as<I>(m.index);
-  const std::vector<T> values_in = as<T>(m.values);
-  // All earlier values must be overwritten.
-  std::vector<T> values(at(layout.starts.back()), T{77});
-  std::vector<J> columns(at(layout.starts.back()), J{-7});
-  sell_fill(team, layout, m.starts, columns_in.data(), values_in.data(), m.columns,
-            moves ? moved.data() : nullptr, values.data(), columns.data());
-  EXPECT_EQ(as<double>(values), wanted.values);
-  EXPECT_EQ(as<std::int64_t>(columns), wanted.columns);
-}
-
-TEST_F(Layout, IsFilledInAnyTypes) {
-  for (const Matrix& m : matrices()) {
-    const std::int64_t rows = m.rows();
-    for (const bool moves : {false, true}) {
-      fill_and_compare<double, std::int32_t, std::int32_t>(one_, m, 1, 1, moves);
-      fill_and_compare<double, std::int32_t, std::int64_t>(three_, m, 8, 16, moves);
-      fill_and_compare<double, std::int64_t, std::int32_t>(three_, m, 3, rows, moves);
-      fill_and_compare<double, std::int64_t, std::int64_t>(three_, m, rows, 1, moves);
-      fill_and_compare<float, std::int32_t, std::int32_t>(three_, m, 128, rows, moves);
-      fill_and_compare<float, std::int32_t, std::int64_t>(one_, m, 5, 5, moves);
-      fill_and_compare<float, std::int64_t, std::int32_t>(three_, m, 2, 6, moves);
-      fill_and_compare<float, std::int64_t, std::int64_t>(three_, m, 16, 1, moves);
-    }
-  }
-}
-
-TEST_F(Layout, RefusesInvalidColumns) {
-  Matrix m = of_lengths(scattered_lengths(50, 6), 9);
-  const SellLayout layout = sell_layout(three_, m.starts, 4, 8);
-  std::vector<double> values(at(layout.starts.back()));
-  std::vector<std::int32_t> columns(at(layout.starts.back()));
-  const auto fill = [&] {
-    sell_fill(three_, layout, m.starts, m.index.data(), m.values.data(), m.columns, nullptr,
-              values.data(), columns.data());
-  };
-  fill();
-  // Also a value that would be in bounds if it were truncated to 32 bits.
-  for (const std::int64_t bad : {std::int64_t{9}, std::int64_t{-1}, std::int64_t{1} << 32, kMax}) {
-    for (const std::int64_t place : {std::int64_t{0}, std::ssize(m.index) - 1}) {
-      const std::int64_t good = std::exchange(m.index[at(place)], bad);
-      EXPECT_EQ(refusal<InputError>(fill), "columns[" + std::to_string(place) + "] is " +
-                                               std::to_string(bad) + ", outside 0 to 8");
-      m.index[at(place)] = good;
-    }
-  }
+TEST(Layout, MustFit64Bits) {
+  const std::int64_t large = std::int64_t{1} << 40;
+  EXPECT_TRUE(is_refused(
+      [&] {
+        sell_layout(team_of(1), {0, large}, large, 1);
+      },
+      "the padded matrix"));
 }
 
 // Inputs of a caller, whose values and columns may be narrow.
@@ -484,6 +363,8 @@ TEST(Prepare, RefusesWrongInputInASentence) {
       {all, {put("columns", 3, 6), "columns[3] is 6, outside 0 to 5"}},
       {all, {put("columns", 13, -1), "columns[13] is -1, outside 0 to 5"}},
       {all, {put("columns", 0, kMax), "outside 0 to 5"}},
+      // It would be in bounds if it were truncated to 32 bits.
+      {all, {put("columns", 0, std::int64_t{1} << 32), "outside 0 to 5"}},
       {all, {set("prefetch", -1), "prefetch must be at least 0, not -1"}},
       {by_rows, {set("rows", 7), "starts must have 8 entries, not 7"}},
       {by_rows, {set("rows", kMax), "64 bits"}},
@@ -507,9 +388,6 @@ TEST(Prepare, MovesOnlyColumnsOfSquareMatrices) {
   Request r("spmv.sell", of_lengths({1, 2, 3}, 4));
   r.integers["move_columns"] = 1;
   EXPECT_TRUE(is_refused([&] { r.prepare(team_of(2)); }, "not one of 3 rows and 4 columns"));
-  Request square("spmv.sell", of_lengths({1, 2, 3}, 3));
-  square.integers["move_columns"] = 1;
-  EXPECT_NE(square.prepare(team_of(2)), nullptr);
 }
 
 template <class T>
@@ -520,35 +398,55 @@ std::vector<T> input(const Problem& problem, const std::string& name) {
   return all;
 }
 
+template <class T, class I>
+void expect_stored(const Request& r, const Matrix& m, const Team& team) {
+  const std::int64_t chunk = r.integers.at("chunk");
+  const auto problem = r.prepare(team);
+  const Stored s = stored(r.kernel, m, chunk, std::min(r.integers.at("sigma"), m.rows()));
+  EXPECT_EQ(as<double>(input<T>(*problem, "values")), s.values);
+  EXPECT_EQ(as<std::int64_t>(input<I>(*problem, "columns")), s.columns);
+  EXPECT_EQ(as<std::int64_t>(input<I>(*problem, "starts")), s.starts);
+  if (r.kernel == "spmv.sell" || r.kernel == "spmv.ell") {
+    EXPECT_EQ(input<std::int64_t>(*problem, "order"), s.order);
+  }
+  EXPECT_EQ(problem->count(), s.units);
+  EXPECT_EQ(problem->array("x").columns, s.x_size);
+  EXPECT_EQ(problem->array("y").columns, s.y_size);
+  EXPECT_EQ(problem->array("x").type, parse_dtype(r.dtype));
+  EXPECT_EQ(problem->array("y").type, parse_dtype(r.dtype));
+  EXPECT_EQ(problem->index_dtype(), r.index_dtype);
+  EXPECT_EQ(problem->facts().at("entries_stored"), static_cast<double>(s.values.size()));
+  EXPECT_GE(problem->facts().at("convert_s"), 0.0);
+  const auto& args = *static_cast<const SpmvArgs*>(problem->args());
+  for (std::int64_t i = 0; i < SpmvArgs::kTail; ++i) {
+    ASSERT_EQ(static_cast<const T*>(args.values)[args.entries + i], T{0});
+    ASSERT_EQ(static_cast<const I*>(args.columns)[args.entries + i], I{0});
+  }
+}
+
+// Rows are sorted within blocks of sigma rows, and rows of equal length keep their order.
 TEST(Prepare, StoresTheMatrixInItsFormat) {
-  for (const Matrix& m : matrices()) {
-    for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.ell", "spmv.csc"}) {
-      for (const int workers : {1, 3}) {
-        const Team team({workers, "none"});
-        Request r(kernel, m);
-        r.integers["chunk"] = 3;
-        r.integers["sigma"] = 6;
-        r.narrow_columns = workers == 3;
-        const auto problem = r.prepare(team);
-        const Stored s = stored(kernel, m, 3, 6);
-        EXPECT_EQ(input<double>(*problem, "values"), s.values);
-        EXPECT_EQ(as<std::int64_t>(input<std::int32_t>(*problem, "columns")), s.columns);
-        EXPECT_EQ(as<std::int64_t>(input<std::int32_t>(*problem, "starts")), s.starts);
-        if (kernel == "spmv.sell" || kernel == "spmv.ell") {
-          EXPECT_EQ(input<std::int64_t>(*problem, "order"), s.order);
-        }
-        EXPECT_EQ(problem->count(), s.units);
-        EXPECT_EQ(problem->array("x").columns, s.x_size);
-        EXPECT_EQ(problem->array("y").columns, s.y_size);
-        EXPECT_EQ(problem->array("x").type, DType::F64);
-        EXPECT_EQ(problem->array("y").type, DType::F64);
-        EXPECT_EQ(problem->index_dtype(), "int32");
-        EXPECT_EQ(problem->facts().at("entries_stored"), static_cast<double>(s.values.size()));
-        EXPECT_GE(problem->facts().at("convert_s"), 0.0);
-        const auto& args = *static_cast<const SpmvArgs*>(problem->args());
-        for (std::int64_t i = 0; i < SpmvArgs::kTail; ++i) {
-          ASSERT_EQ(static_cast<const double*>(args.values)[args.entries + i], 0.0);
-          ASSERT_EQ(static_cast<const std::int32_t*>(args.columns)[args.entries + i], 0);
+  const std::pair<std::int64_t, std::int64_t> layouts[] = {{1, 1}, {3, 6},     {8, 1},
+                                                           {8, 8}, {16, kMax}, {128, 512}};
+  for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.ell", "spmv.csc"}) {
+    for (const char* dtype : {"float32", "float64"}) {
+      for (const char* index : {"int32", "int64"}) {
+        for (const bool narrow : {false, true}) {
+          for (const auto& [chunk, sigma] : layouts) {
+            for (const Matrix& m : matrices()) {
+              Request r(kernel, m);
+              r.dtype = r.values_dtype = dtype;
+              r.index_dtype = index;
+              r.narrow_columns = narrow;
+              r.integers["chunk"] = chunk;
+              r.integers["sigma"] = sigma;
+              const RegisteredEntry e{{"", "", dtype, index, nullptr, nullptr}, ""};
+              with_types(e, [&]<class T, class I>() {
+                expect_stored<T, I>(r, m, team_of(narrow ? 3 : 1));
+              });
+            }
+            if (kernel != "spmv.sell") break;
+          }
         }
       }
     }
@@ -588,28 +486,21 @@ TEST(Prepare, RunsNarrowGathersWithinTheirReach) {
   }
 }
 
-TEST(Boundaries, AreNoneForOneWorkerAndForEllpack) {
-  const Matrix m = of_lengths({1, 2, 3}, 4);
-  for (const std::int64_t by_entries : {0, 1}) {
-    for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.csc", "spmv.ell"}) {
-      Request r(kernel, m);
-      r.integers["by_entries"] = by_entries;
-      EXPECT_TRUE(r.prepare(team_of(1))->boundaries().empty());
-      EXPECT_EQ(r.prepare(team_of(2))->boundaries().empty(), kernel == "spmv.ell");
-    }
-  }
-}
-
+// One worker and ELLPACK have none.
 TEST(Boundaries, DivideRowsOrEntriesEqually) {
-  for (const int workers : {2, 3, 5}) {
+  for (const int workers : {1, 2, 3, 5}) {
     const Team team({workers, "none"});
     for (const Matrix& m : matrices()) {
-      for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.csc"}) {
+      for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.csc", "spmv.ell"}) {
         const Stored s = stored(kernel, m, 8, 1);
         for (const bool by_entries : {false, true}) {
           Request r(kernel, m);
           r.integers["by_entries"] = by_entries ? 1 : 0;
           const Boundaries boundaries = r.prepare(team)->boundaries();
+          if (workers == 1 || kernel == "spmv.ell") {
+            EXPECT_TRUE(boundaries.empty());
+            continue;
+          }
           ASSERT_EQ(std::ssize(boundaries), workers + 1);
           EXPECT_EQ(boundaries.front(), 0);
           EXPECT_EQ(boundaries.back(), s.units);
@@ -644,45 +535,27 @@ std::vector<RegisteredEntry> one_of_each() {
   return all;
 }
 
-// A prepared case that is run with a given x, and y = 0.
-class Prepared {
- public:
-  Prepared(Request r, const RegisteredEntry& e, const Matrix& m, const Team& team)
-      : m_(m), e_(e), team_(team), order_(ascending(m.rows())) {
-    r.dtype = r.values_dtype = e.dtype;
-    r.index_dtype = e.index;
-    problem_ = r.prepare(team);
-    moved_ = r.integers["move_columns"] != 0;
-    if (r.kernel == "spmv.sell") order_ = input<std::int64_t>(*problem_, "order");
+// y in the order of A after three invocations with this x, which begin with y = 0.
+Numbers result(const Request& r, const RegisteredEntry& e, const Team& team, const Numbers& x,
+               Repetition repetition, Schedule schedule) {
+  const auto problem = r.prepare(team);
+  const std::int64_t rows = r.integers.at("rows");
+  const auto order =
+      r.kernel == "spmv.sell" ? input<std::int64_t>(*problem, "order") : ascending(rows);
+  problem->fill(true);
+  const Array& to_x = problem->array("x");
+  for (std::int64_t c = 0; c < to_x.columns; ++c) {
+    const bool moved = r.integers.at("move_columns") != 0 && c < std::ssize(x);
+    problem->poke(to_x, c, c < std::ssize(x) ? x[at(moved ? order[at(c)] : c)] : 0.0);
   }
-
-  // y in the order of A after `invocations` invocations.
-  Numbers result(const Numbers& x, Repetition repetition, Schedule schedule, int invocations) {
-    const Array& to_x = problem_->array("x");
-    const Array& y = problem_->array("y");
-    problem_->fill(true);
-    for (std::int64_t c = 0; c < to_x.columns; ++c) {
-      const std::int64_t from = moved_ && c < m_.columns ? order_[at(c)] : c;
-      problem_->poke(to_x, c, c < m_.columns ? x[at(from)] : 0.0);
-    }
-    for (std::int64_t i = 0; i < y.columns; ++i) problem_->poke(y, i, 0.0);
-    sample(team_, e_, *problem_, invocations, repetition, schedule);
-    Numbers all(at(m_.rows()));
-    for (std::int64_t i = 0; i < m_.rows(); ++i) all[at(order_[at(i)])] = problem_->peek(y, i);
-    for (std::int64_t i = m_.rows(); i < y.columns; ++i) EXPECT_EQ(problem_->peek(y, i), 0.0) << i;
-    return all;
-  }
-
- private:
-  const Matrix& m_;
-  const RegisteredEntry& e_;
-  const Team& team_;
-  std::unique_ptr<Problem> problem_;
-  Integers order_;
-  bool moved_ = false;
-};
-
-constexpr Schedule kWhole{Schedule::Kind::Static, 0};
+  const Array& y = problem->array("y");
+  for (std::int64_t i = 0; i < y.columns; ++i) problem->poke(y, i, 0.0);
+  sample(team, e, *problem, 3, repetition, schedule);
+  Numbers all(at(rows));
+  for (std::int64_t i = 0; i < rows; ++i) all[at(order[at(i)])] = problem->peek(y, i);
+  for (std::int64_t i = rows; i < y.columns; ++i) EXPECT_EQ(problem->peek(y, i), 0.0) << i;
+  return all;
+}
 
 TEST(Workers, GiveTheSameResultInEveryWay) {
   Integers lengths = scattered_lengths(53, 7);
@@ -698,6 +571,8 @@ TEST(Workers, GiveTheSameResultInEveryWay) {
       SCOPED_TRACE(::testing::PrintToString(e));
       for (const std::int64_t by_entries : {0, 1}) {
         Request r(e.kernel, m);
+        r.dtype = r.values_dtype = e.dtype;
+        r.index_dtype = e.index;
         r.integers["by_entries"] = by_entries;
         r.integers["prefetch"] = 4 * by_entries;
         if (r.kernel == "spmv.sell") {
@@ -706,29 +581,16 @@ TEST(Workers, GiveTheSameResultInEveryWay) {
           r.integers["move_columns"] = by_entries;
         }
         const Numbers& wanted = std::string(e.template_variant) == "add" ? thrice : once;
-        Prepared run(r, e, m, team);
-        EXPECT_EQ(run.result(x, Repetition::Fork, kWhole, 3), wanted);
-        EXPECT_EQ(run.result(x, Repetition::Barrier, kWhole, 3), wanted);
+        const auto run = [&](Repetition repetition, Schedule schedule) {
+          return result(r, e, team, x, repetition, schedule);
+        };
+        EXPECT_EQ(run(Repetition::Fork, {}), wanted);
+        EXPECT_EQ(run(Repetition::Barrier, {}), wanted);
         // Without barriers, partial results are added up once, at the end.
-        EXPECT_EQ(run.result(x, Repetition::Free, kWhole, 3),
-                  e.finish != nullptr ? thrice : wanted);
-        EXPECT_EQ(run.result(x, Repetition::Fork, {Schedule::Kind::Dynamic, 2}, 3), wanted);
-        EXPECT_EQ(run.result(x, Repetition::Barrier, {Schedule::Kind::Static, 5}, 3), wanted);
+        EXPECT_EQ(run(Repetition::Free, {}), e.finish != nullptr ? thrice : wanted);
+        EXPECT_EQ(run(Repetition::Fork, {Schedule::Kind::Dynamic, 2}), wanted);
+        EXPECT_EQ(run(Repetition::Barrier, {Schedule::Kind::Static, 5}), wanted);
       }
-    }
-  }
-}
-
-TEST(Workers, MayBeMoreThanRows) {
-  const Matrix m = of_lengths({2, 5}, 3);
-  const Numbers x = x_of(m.columns);
-  const Numbers wanted = m.times(x, {0.0, 0.0});
-  for (const RegisteredEntry& e : one_of_each()) {
-    SCOPED_TRACE(::testing::PrintToString(e));
-    for (const std::int64_t by_entries : {0, 1}) {
-      Request r(e.kernel, m);
-      r.integers["by_entries"] = by_entries;
-      EXPECT_EQ(Prepared(r, e, m, team_of(5)).result(x, Repetition::Fork, kWhole, 1), wanted);
     }
   }
 }
