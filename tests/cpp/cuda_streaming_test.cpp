@@ -228,39 +228,6 @@ TEST_P(Streaming, MatchesTheProcessor) {
 
 INSTANTIATE_TEST_SUITE_P(AllEntries, Streaming, ::testing::ValuesIn(device_entries()), name_of);
 
-TEST(Table, HasWhatTheProcessorHas) {
-  using Row = std::tuple<std::string, std::string, std::string, int>;
-  const auto row_of = [](const Entry& e) { return Row{e.kernel, e.dtype, e.index, e.indices}; };
-  std::set<Row> here;
-  for (const RegisteredEntry& e : registered_entries()) {
-    // Integers are streamed by processors alone.
-    if (is_streaming(e.kernel) && std::string(e.dtype).starts_with("float")) here.insert(row_of(e));
-  }
-  std::set<Row> there;
-  std::map<Row, std::multiset<std::string>> variants;
-  for (const DeviceEntry& e : device_entries()) {
-    there.insert(row_of(e));
-    variants[row_of(e)].insert(std::string(e.variant) + " by " + std::to_string(e.unroll));
-    EXPECT_EQ(e.finish, nullptr);
-  }
-  EXPECT_EQ(there, here);
-  for (const auto& [row, found] : variants) {
-    const auto& [kernel, dtype, index, indices] = row;
-    std::vector<std::string> wanted = {"simt"};
-    if (find_entry(kernel, "scalar", "baseline", dtype, index)->finish != nullptr) {
-      wanted = {"two-kernel", "one-kernel"};
-    }
-    if (kernel == "bs.bs6") wanted = {"simt", "balanced"};
-    std::multiset<std::string> all;
-    for (const std::string& variant : wanted) {
-      all.insert(variant + " by 0");
-      if (!kernel.starts_with("loops.")) continue;
-      for (const char* unroll : {"1", "2", "4", "8"}) all.insert(variant + " by " + unroll);
-    }
-    EXPECT_EQ(found, all) << kernel << " " << dtype;
-  }
-}
-
 constexpr Size kSome = {5003, 12, 9, 40, 3};
 
 TEST(Divisors, DivideLikeTheProcessor) {
@@ -286,25 +253,6 @@ TEST(Divisors, DivideLikeTheProcessor) {
           ASSERT_EQ(divisor.quotient(n), n / value) << n << " / " << value;
         }
       }
-    }
-  }
-}
-
-TEST(Timers, DoNotChangeResults) {
-  for (const DeviceEntry& e : device_entries()) {
-    if (e.unroll > 0) continue;
-    const Case c(e, kSome);
-    const auto problem = c.prepare_there();
-    const Range all{0, problem->count()};
-    problem->fill(true);
-    EXPECT_GT(run(*problem, e, all, e.threads, 3), 0.0) << ::testing::PrintToString(e);
-    const Content wanted(*problem);
-    for (const Timer timer : {Timer::Events, Timer::Graph}) {
-      problem->fill(true);
-      EXPECT_GT(run(*problem, e, all, e.threads, 3, timer), 0.0) << ::testing::PrintToString(e);
-      const Content found(*problem);
-      EXPECT_EQ(found.arrays, wanted.arrays) << ::testing::PrintToString(e);
-      EXPECT_EQ(found.result, wanted.result) << ::testing::PrintToString(e);
     }
   }
 }

@@ -1,12 +1,13 @@
 """Kernels on a GPU: every entry against its reference, and the records of GPUs."""
 
 import functools
+import itertools
 import math
 from typing import Any
 
 import numpy as np
 import pytest
-from checking import Changed, checked, refused
+from checking import checked, refused
 from chosen_entries import entry_parameters, inputs, one_of_all, with_threads
 from device_under_test import ENTRIES, HAS_GPU, KEYS, OWN_TESTS, TREE, on_device
 from samples import SAMPLES
@@ -23,6 +24,8 @@ from memkern.spec.kernel import DTYPES
 from memkern.spec.registry import registry
 
 FAMILIES = {path.parent.name for path in (TREE / "cpp" / "families").glob("*/gpu*.cu")}
+STREAMING = ("launch.", "stream.", "raider.", "bs.", "loops.")
+REDUCTIONS = {name for name, s in registry().items() if any(a.name == "result" for a in s.arrays)}
 # Kernels whose instances may write the same element, in any order.
 RACES = ("spatter.scatter", "spatter.gs", "spatter.multiscatter", "raider.scatter", "raider.sg")
 
@@ -39,10 +42,16 @@ def test_every_kernel_of_the_families_runs_on_a_gpu():
         if name.startswith("amo."):
             both = {(d, i) for n, _, _, d, i, *_ in _memkern.entries() if n == name}
             assert types == both
-        else:
-            # Signed integers are streamed by processors alone.
-            dtypes = [d for d in spec.limits.dtypes if not d.startswith("int")]
-            assert types == {(d, i) for d in dtypes for i in spec.limits.index_dtypes}
+            continue
+        # Signed integers are streamed by processors alone.
+        dtypes = [d for d in spec.limits.dtypes if not d.startswith("int")]
+        assert types == {(d, i) for d in dtypes for i in spec.limits.index_dtypes}
+        if name.startswith(STREAMING):
+            variants = {"two-kernel", "one-kernel"} if name in REDUCTIONS else {"simt"}
+            variants |= {"balanced"} if name == "bs.bs6" else set()
+            unrolls = (0, 1, 2, 4, 8) if name.startswith("loops.") else (0,)
+            every = itertools.product(variants, unrolls, *map(set, zip(*types, strict=True)))
+            assert {(v, u, d, i) for n, v, d, i, u, _ in ENTRIES if n == name} == {*every}
 
 
 def entry_params() -> list[Any]:
@@ -111,22 +120,6 @@ def test_a_gpu_agrees_with_the_reference(entry):
             assert np.abs(got - wanted[name]).max() <= limit, (name, case.columns)
 
 
-@pytest.mark.parametrize("unroll", [0, 1, 8])
-@pytest.mark.parametrize("kernel", spatter.KERNELS)
-def test_indices_that_exceed_a_block_are_in_shared_memory(kernel, unroll):
-    indices = np.random.default_rng(1).permutation(70)
-    names = ["pattern_gather", "pattern_scatter"] if kernel == "gs" else ["pattern"]
-    own = {name: indices for name in names}
-    if kernel.startswith("multi"):
-        own["pattern_" + kernel.removeprefix("multi")] = indices[::-1].copy()
-    for block in (32, 64, 100):
-        case = spatter.case(
-            kernel, **own, delta=70, count=23, device="cuda", block_threads=block, unroll=unroll
-        )
-        check = case.prepare().check()
-        assert check.valid, (block, check)
-
-
 @pytest.mark.parametrize("timer", ["host", "events", "graph"])
 @pytest.mark.parametrize("kernel", ["stream.copy", "bs.bs4", "spatter.gather", "loops.daxpy"])
 def test_records_have_the_columns_of_devices(kernel, timer):
@@ -177,14 +170,8 @@ def test_a_balanced_gather_takes_a_number_of_nodes_for_each_block():
         assert record["valid"] and record["nodes_per_block"] == nodes
     assert build(nodes_per_block=0).identity() == build().identity()
     assert build(nodes_per_block=512).identity() != build().identity()
-    refusals = {
-        "nodes_per_block has no effect on bs.bs6, since only the variant balanced has it": {
-            "variant": "simt"
-        },
-    }
-    for said, options in refusals.items():
-        with refused(said):
-            build(**{"nodes_per_block": 64, **options})
+    with refused("nodes_per_block has no effect on bs.bs6, since only the variant balanced has it"):
+        build(nodes_per_block=64, variant="simt")
     for kernel, shape in (("bs.bs7", {"elements": 3}), ("stream.copy", {"elements": 64})):
         with refused(f"nodes_per_block has no effect on {kernel}: leave it out"):
             built(kernel, device="cuda", nodes_per_block=64, **shape)
@@ -271,7 +258,6 @@ def test_lanes_follow_chains_through_shared_memory(stride, dtype):
 def test_wrong_chains_through_shared_memory_are_found():
     prepared = mk.case("latency.banks", steps=70, device="cuda").prepare()
     assert prepared.check().valid
-
     longer = mk.case("latency.banks", steps=71, device="cuda")
     assert not checked(longer, prepared.native).valid
 
@@ -289,17 +275,3 @@ def test_further_shared_memory_reaches_the_launch():
         assert within.measure().record["valid"]
         with refused("block_shared is 98305 B, but"):
             within.with_(block_shared=98305).prepare().check()
-
-
-def test_the_device_is_part_of_the_identity():
-    case = mk.stream("copy", elements=64)
-    assert case.identity() != case.with_(device="cuda").identity()
-    on_gpu = case.with_(device="cuda")
-    assert on_gpu.identity() != on_gpu.with_(timer="graph").identity()
-    assert on_gpu.identity() == case.with_(device="cuda:0").identity()
-
-
-def test_a_gather_that_does_nothing_is_caught():
-    case = spatter.case("gather", pattern="UNIFORM:8:1", count=100, device="cuda")
-    idle = Changed(case.prepare().native, run=lambda k: 1e-6, run_range=lambda begin, end: 1e-6)
-    assert not checked(case, idle).valid
