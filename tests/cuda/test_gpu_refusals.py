@@ -1,20 +1,17 @@
 """Failing, busy and missing GPUs, and wrong options: an error is a sentence, without a result."""
 
-import dataclasses
 import sys
 from typing import Any
 
 import numpy as np
 import pytest
-from checking import REQUEST, python, refused, refused_words
-from device_under_test import CUDA, HAS_GPU, MODULE, ONLY_EMULATED, on_device
+from checking import REQUEST, output_of, python, refused, refused_words, run
+from device_under_test import CUDA, HAS_GPU, MODULE, ONLY_EMULATED
 
 import memkern as mk
 from memkern import _memkern
-from memkern.cli import main
 from memkern.host import this_host
 from memkern.machine import gpu
-from memkern.spec.options import Knobs
 from memkern.studies import comparison_worker
 
 
@@ -29,8 +26,7 @@ def test_a_busy_gpu_fails_only_cases_that_use_it(monkeypatch, capsys):
     measured = mk.stream("copy", elements=64, threads=1, runs=2).measure()
     assert measured.valid
     assert measured.environment["devices"]["cuda:0"]["name"] == "Emulated"
-    assert main(["info"]) == 0
-    assert "Emulated, unavailable: using cuda:0 failed" in capsys.readouterr().out
+    assert "Emulated, unavailable: using cuda:0 failed" in output_of(capsys, "info")[0]
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "cudaGetDeviceProperties")
     gpu.facts.cache_clear()
     assert "querying the properties" in gpu.describe_all()["cuda:0"]["unavailable"]
@@ -61,9 +57,7 @@ def test_a_gpu_that_fails_gives_a_sentence_and_no_result(
         case.measure()
     words = ["stream", "-k", "copy", "--elements", "4096", "--device", "cuda", "--timer", timer]
     for verb in (words, ["sweep", str(file)]):
-        assert main([*verb, "--json", "-q"]) == 2
-        printed = capsys.readouterr()
-        assert (printed.out, printed.err) == ("", f"memkern: {said}\n")
+        assert run(capsys, *verb, "--json", "-q") == (2, "", f"memkern: {said}\n")
 
 
 @ONLY_EMULATED
@@ -81,14 +75,6 @@ def test_a_failing_gpu_does_not_end_a_comparison(monkeypatch, tmp_path):
     assert about["cases"] == 2
     assert sampled == measured == {"error": "instantiating a graph failed: unknown error"}
     assert other["record"]["valid"]
-
-
-def test_only_chains_of_loads_run_on_gpus():
-    for kernel in ("latency.loaded", "latency.ping_pong"):
-        with refused(f"kernel '{kernel}' does not run on cuda:0"):
-            threads = 2 if kernel == "latency.loaded" else 0
-            case = mk.case(kernel, threads=2)
-            dataclasses.replace(case, knobs=Knobs(device="cuda", threads=threads)).prepare()
 
 
 # Inputs of kernels without defaults, and a GPU that does not exist.
@@ -141,26 +127,6 @@ def test_wrong_options_are_refused(kernel, options, match):
         mk.case(kernel, **{"device": "cuda", **SHAPES.get(kernel, {}), **options}).prepare()
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        mk.gather("UNIFORM:8:1", count=9, wrap=2),
-        mk.scatter("UNIFORM:8:1", delta=[8, 16], count=9),
-        mk.gs("UNIFORM:8:1", "UNIFORM:8:1", delta_gather=8, delta_scatter=[8, 16], count=9),
-        mk.multigather("UNIFORM:8:1", pattern_gather=[1, 0], delta=[8, 16], count=9),
-        mk.gather(range(6145), delta=1, count=2),
-    ],
-)
-def test_unrolling_that_does_not_run_is_refused_and_left_out(case):
-    case = on_device(case)
-    for unroll in (1, 2, 4, 8):
-        with refused(f"{case.spec.name}' is not built with unroll {unroll}: there are 0"):
-            case.with_(unroll=unroll).prepare()
-    assert case.prepare().check().valid
-    best, search = mk.tune(case, budget_s=0.5, knobs={"unroll": (0, 1, 2, 4, 8)})
-    assert {row["unroll"] for row in search} == {0} and best.knobs.unroll == 0
-
-
 def test_more_memory_than_the_device_has_is_refused_before_it_is_touched():
     free_B = gpu.facts("cuda:0")["memory_B"]
     case = mk.stream("copy", footprint_B=2 * free_B, device="cuda")
@@ -192,18 +158,6 @@ def test_the_extension_refuses_other_objects_as_device():
             _memkern.Prepared(**{**REQUEST, "device": wrong})
     with pytest.raises(ValueError, match="timer 'x' is not"):
         _memkern.Prepared(**{**REQUEST, "timer": "x"})
-
-
-def test_unrolling_that_misaligned_arrays_do_not_have_is_refused():
-    with refused("'loops.triad' is not built with unroll 4: there are 0"):
-        mk.loops("triad", 64, device="cuda", offset=8, unroll=4).prepare()
-    for case in (
-        mk.loops("triad", 64, device="cuda", offset=16, unroll=4),
-        mk.loops("triad", 64, device="cuda", offset=8),
-        mk.loops("sum", 64, device="cuda", offset=8, unroll=4),
-        mk.loops("matvec", rows=9, columns=9, device="cuda", offset=8, unroll=4),
-    ):
-        assert case.prepare().check().valid
 
 
 def test_without_the_module_devices_are_refused(monkeypatch, capsys):

@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
+from checking import output_of
 from device_under_test import CUDA, ONLY_EMULATED
 
-from memkern.cli import main
 from memkern.host.environment import machine_environment
 from memkern.machine import environment, gpu
 from memkern.machine.gpu_health import card_findings
@@ -79,8 +79,7 @@ def test_a_card_in_a_narrow_slot_is_compared_with_what_it_can_have(
         "CurrPcieLinkGeneration": 3, "CurrPcieLinkWidth": 4,
     }  # fmt: skip
     gpu.facts.cache_clear()
-    assert main(["info"]) == 0
-    assert "PCI Express 3 of 3, 4 of 4 lanes" in capsys.readouterr().out
+    assert "PCI Express 3 of 3, 4 of 4 lanes" in output_of(capsys, "info")[0]
     bus = gpu.facts("cuda:0")["bus"].lower()
     folder = tmp_path / f"{bus.partition(':')[0][-4:]}:{bus.partition(':')[2]}"
     folder.mkdir()
@@ -90,8 +89,7 @@ def test_a_card_in_a_narrow_slot_is_compared_with_what_it_can_have(
     (link,) = (f for f in card_findings("cuda:0") if f.subject == "cuda:0 link")
     assert link.state == "note"
     assert link.text == ("PCI Express 3 with 4 lanes; it supports PCI Express 4 with 16 lanes")
-    assert main(["info"]) == 0
-    assert "PCI Express 3 of 4, 4 of 16 lanes" in capsys.readouterr().out
+    assert "PCI Express 3 of 4, 4 of 16 lanes" in output_of(capsys, "info")[0]
 
 
 @ONLY_EMULATED
@@ -109,8 +107,7 @@ def test_the_doctor_names_a_gpu_that_is_unavailable(monkeypatch):
 def test_info_shows_the_settings_of_gpus(nvml, capsys):
     nvml.settings = {"EnforcedPowerLimit": 700_000, "MaxClockInfo": 1980, "CurrPcieLinkWidth": 16}
     nvml.reasons = lambda: 0x4
-    assert main(["info"]) == 0
-    text = capsys.readouterr().out
+    text, _ = output_of(capsys, "info")
     assert (
         "at most 1.98 GHz, memory at most 1.98 GHz, limit 700 W, 16 lanes, throttled by power cap, "
         "with error correction"

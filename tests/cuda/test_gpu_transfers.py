@@ -1,15 +1,13 @@
 """Transfers between host and GPUs: every word arrives; memory that does not move is refused."""
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
-from checking import refused
+from checking import measured, output_of, refused
 from device_under_test import ENTRIES, HAS_GPU, ONLY_EMULATED, TWO_GPUS
 
 import memkern as mk
-from memkern.cli import main
 from memkern.spec.case import Case
 from memkern.spec.kernel import finish
 
@@ -90,7 +88,6 @@ def test_wrong_copies_are_found(entry, monkeypatch):
 def test_wrong_pages_are_found(way):
     prepared = mk.transfers(way, size_B=3 * 4096, memory="managed", device="cuda").prepare()
     assert prepared.check().valid
-
     validation = prepared.validation()
     prepared.native.run(1)
     name = "back_target" if way == "both" else "target"
@@ -117,27 +114,23 @@ def test_memory_that_does_not_move_is_refused(monkeypatch):
 
 def test_the_verb_measures_transfers(monkeypatch, capsys, tmp_path):
     path = tmp_path / "transfers.json"
-    assert main(["transfers", "--sizes", "64,4096", "--runs", "2", "-o", str(path)]) == 0
-    shown = capsys.readouterr().out
+    few = ["transfers", "--runs", "2", "--sizes"]
+    shown, _ = output_of(capsys, *few, "64,4096", "-o", str(path))
     # Three directions with four ways of moving data each.
     assert shown.count("to_device") == shown.count("both") == 8
     results = mk.load(path)
     assert results.valid and len(results) >= 24
     assert {record["device"] for record in results} == {"cuda:0"}
-    assert main(["transfers", "--sizes", "64", "--runs", "2", "--variant", "touch", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = measured(capsys, *few, "64", "--variant", "touch")
     assert {(one["memory"], one["variant"]) for one in found} == {("managed", "touch")}
     if not TWO_GPUS:
         return
     monkeypatch.setenv("MEMKERN_EMULATED_DEVICES", "2")
-    between = ["transfers", "--kernel", "between", "--sizes", "64", "--runs", "2", "--json"]
-    assert main(between) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [(one["peer"], one["variant"]) for one in found] == [
+    between = [*few, "64", "--kernel", "between"]
+    assert [(one["peer"], one["variant"]) for one in measured(capsys, *between)] == [
         ("cuda:1", "direct"), ("cuda:1", "staged"),
     ]  # fmt: skip
     if HAS_GPU:
         return
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "peer")
-    assert main(between) == 0
-    assert [one["variant"] for one in json.loads(capsys.readouterr().out)] == ["staged"]
+    assert [one["variant"] for one in measured(capsys, *between)] == ["staged"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import on_gpu
 import pytest
+from checking import executable
 from chosen_entries import one_of_each
 from device_under_test import CUDA, ENTRIES, HAS_GPU, KEYS, ONLY_EMULATED, TREE
 
@@ -35,14 +36,6 @@ def test_a_card_runs_the_tests_that_suit_it(tmp_path):
     assert run.stdout.count("only the emulated device") == 2
 
 
-def program(path: Path, text: str) -> Path:
-    """Write an executable Python script."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"#!{sys.executable}\n{text}")
-    path.chmod(0o755)
-    return path
-
-
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Return a function that calls the script with some words; its records are in a folder."""
@@ -63,13 +56,13 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def test_the_script_for_a_card_judges_and_goes_on_without_a_failing_peer(
     monkeypatch, call, tmp_path, capsys
 ):
-    bare = program(tmp_path / "bare", "print(1e-3)")
-    compiler = f"import shutil, sys; shutil.copy({str(bare)!r}, sys.argv[-1])"
-    program(tmp_path / "bin" / "nvcc", compiler)
+    bare = executable(tmp_path / "bare", "print(1e-3)", sys.executable)
+    compiler = f"import shutil, sys; shutil.copy({bare!r}, sys.argv[-1])"
+    executable(tmp_path / "bin" / "nvcc", compiler, sys.executable)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     stream = "import sys; assert int(sys.argv[2]) % 1024 == 0; print('Copy 1 0.1\\nTriad 2 0.1')"
-    stream = program(tmp_path / "cuda-stream", stream)
-    broken = program(tmp_path / "spatter", "print('no memory'); raise SystemExit(1)")
+    stream = executable(tmp_path / "cuda-stream", stream, sys.executable)
+    broken = executable(tmp_path / "spatter", "echo no memory; exit 1")
     monkeypatch.setattr(on_gpu, "KERNELS", ("stream.copy", "stream.triad", "loops.load"))
     copied_B: list[int] = []
     native = CUDA.copy_s
