@@ -99,6 +99,7 @@ TEST(Counters, RefuseAnEventThatCannotBeCounted) {
 }
 
 // Replaces the kernel's counters during its lifetime.
+template <class Source = SteppedEvents>
 class Replaced {
  public:
   explicit Replaced(std::vector<SteppedEvents::Step> steps) : source_(std::move(steps)) {
@@ -110,7 +111,7 @@ class Replaced {
   const SteppedEvents& source() const { return source_; }
 
  private:
-  SteppedEvents source_;
+  Source source_;
 };
 
 EventCode raw(std::uint64_t config, int unit = -1) {
@@ -119,18 +120,25 @@ EventCode raw(std::uint64_t config, int unit = -1) {
 
 void nothing(const void*, Range, int) {}
 
+// The counts of a number of events in a sample in which workers do nothing.
+std::vector<Count> counted(const Team& team, Counters& counters, std::size_t events,
+                           Repetition how = Repetition::Fork) {
+  const Step step{nothing, nullptr, nullptr, 10};
+  Sampler(team, {}, how).sample({&step, 1}, 5, {}, &counters);
+  std::vector<Count> counts(events, Count{1, 1, 1});
+  counters.sum(counts);
+  return counts;
+}
+
 TEST(Counters, SumWorkersAndReadWholeUnitsOnce) {
-  const Replaced replaced({{PERF_TYPE_RAW, 1, {100, 1000, 250}}, {PERF_TYPE_RAW, 2, {7, 10, 10}}});
+  const Replaced<> replaced(
+      {{PERF_TYPE_RAW, 1, {100, 1000, 250}}, {PERF_TYPE_RAW, 2, {7, 10, 10}}});
   for (const Repetition how :
        {Repetition::Fork, Repetition::Barrier, Repetition::Spin, Repetition::Free}) {
     const Team::Session session(team_of(2));
     Counters counters(team_of(2), {raw(1), raw(2, 0)});
-    const Step step{nothing, nullptr, nullptr, 10};
-    Sampler sampler(team_of(2), {}, how);
     for (int sample = 0; sample < 3; ++sample) {
-      sampler.sample({&step, 1}, 5, {}, &counters);
-      std::vector<Count> counts(2);
-      counters.sum(counts);
+      const std::vector<Count> counts = counted(team_of(2), counters, 2, how);
       EXPECT_EQ(counts[0].value, 200U);
       EXPECT_EQ(counts[0].enabled_ns, 2000U);
       EXPECT_EQ(counts[0].running_ns, 500U);
@@ -143,18 +151,15 @@ TEST(Counters, SumWorkersAndReadWholeUnitsOnce) {
 
 // For example, one event counts off-core responses, whose kind a further word selects.
 TEST(Counters, TellEventsApartByAllTheirWords) {
-  const Replaced replaced({{PERF_TYPE_RAW, 1, {5, 1, 1}, 0, -1, 0x10, 0},
-                           {PERF_TYPE_RAW, 1, {7, 1, 1}, 0, -1, 0x20, 0},
-                           {PERF_TYPE_RAW, 1, {9, 1, 1}, 0, -1, 0x20, 3}});
+  const Replaced<> replaced({{PERF_TYPE_RAW, 1, {5, 1, 1}, 0, -1, 0x10, 0},
+                             {PERF_TYPE_RAW, 1, {7, 1, 1}, 0, -1, 0x20, 0},
+                             {PERF_TYPE_RAW, 1, {9, 1, 1}, 0, -1, 0x20, 3}});
   const Team::Session session(team_of(1));
   const auto of = [](std::uint64_t config1, std::uint64_t config2) {
     return EventCode{"raw", PERF_TYPE_RAW, 1, config1, config2, -1, true, false};
   };
   Counters counters(team_of(1), {of(0x20, 3), of(0x20, 0), of(0x10, 0)});
-  const Step step{nothing, nullptr, nullptr, 1};
-  Sampler(team_of(1), {}, Repetition::Fork).sample({&step, 1}, 1, {}, &counters);
-  std::vector<Count> counts(3);
-  counters.sum(counts);
+  const std::vector<Count> counts = counted(team_of(1), counters, 3);
   EXPECT_EQ(counts[0].value, 9U);
   EXPECT_EQ(counts[1].value, 7U);
   EXPECT_EQ(counts[2].value, 5U);
@@ -162,7 +167,7 @@ TEST(Counters, TellEventsApartByAllTheirWords) {
 }
 
 TEST(Counters, CloseThemselvesAndThoseOfARefusedSet) {
-  const Replaced replaced({{PERF_TYPE_RAW, 1, {1, 1, 1}}, {PERF_TYPE_RAW, 2, {1, 1, 1}, EACCES}});
+  const Replaced<> replaced({{PERF_TYPE_RAW, 1, {1, 1, 1}}, {PERF_TYPE_RAW, 2, {1, 1, 1}, EACCES}});
   const Team::Session session(team_of(2));
   { const Counters counters(team_of(2), {raw(1)}); }
   EXPECT_EQ(replaced.source().opened(), 0);
@@ -174,18 +179,12 @@ TEST(Counters, CloseThemselvesAndThoseOfARefusedSet) {
 }
 
 TEST(Counters, ShowThatACounterHasVanished) {
-  const Replaced replaced({{PERF_TYPE_RAW, 1, {100, 10, 10}, 0, 3}});
+  const Replaced<> replaced({{PERF_TYPE_RAW, 1, {100, 10, 10}, 0, 3}});
   const Team::Session session(team_of(1));
   Counters counters(team_of(1), {raw(1)});
-  const Step step{nothing, nullptr, nullptr, 1};
-  Sampler sampler(team_of(1), {}, Repetition::Fork);
-  sampler.sample({&step, 1}, 1, {}, &counters);
-  Count count;
-  counters.sum({&count, 1});
-  EXPECT_EQ(count.value, 100U);
+  EXPECT_EQ(counted(team_of(1), counters, 1)[0].value, 100U);
   for (int sample = 0; sample < 2; ++sample) {
-    sampler.sample({&step, 1}, 1, {}, &counters);
-    counters.sum({&count, 1});
+    const Count count = counted(team_of(1), counters, 1)[0];
     EXPECT_EQ(count.value, 0U);
     EXPECT_EQ(count.enabled_ns, 0U);
   }
@@ -201,30 +200,22 @@ class FirstLost : public SteppedEvents {
 };
 
 TEST(Counters, KnowNoSumWithoutOneWorker) {
-  FirstLost source({{PERF_TYPE_RAW, 1, {100, 10, 10}}});
-  replace_event_source(&source);
-  {
-    const Team::Session session(team_of(2));
-    Counters counters(team_of(2), {raw(1)});
-    Sampler sampler(team_of(2), {}, Repetition::Barrier);
-    const Step step{nothing, nullptr, nullptr, 2};
-    sampler.sample({&step, 1}, 1, {}, &counters);
-    Count count{1, 1, 1};
-    counters.sum({&count, 1});
-    EXPECT_EQ(count.value, 0U);
-    EXPECT_EQ(count.enabled_ns, 0U);
-    EXPECT_EQ(count.running_ns, 0U);
-  }
-  replace_event_source(nullptr);
+  const Replaced<FirstLost> replaced({{PERF_TYPE_RAW, 1, {100, 10, 10}}});
+  const Team::Session session(team_of(2));
+  Counters counters(team_of(2), {raw(1)});
+  const Count count = counted(team_of(2), counters, 1, Repetition::Barrier)[0];
+  EXPECT_EQ(count.value, 0U);
+  EXPECT_EQ(count.enabled_ns, 0U);
+  EXPECT_EQ(count.running_ns, 0U);
 }
 
 TEST(Counters, NameTheReasonOfEveryError) {
   for (const int error :
        {ENOENT, EACCES, EPERM, ENODEV, EOPNOTSUPP, EINVAL, ENOSYS, EMFILE, EBUSY, EIO}) {
-    const Replaced replaced({{PERF_TYPE_RAW, 1, {}, error}});
+    const Replaced<> replaced({{PERF_TYPE_RAW, 1, {}, error}});
     EXPECT_FALSE(why_not_counted(raw(1)).empty());
   }
-  const Replaced unreadable({{PERF_TYPE_RAW, 1, {1, 1, 1}, 0, 0}});
+  const Replaced<> unreadable({{PERF_TYPE_RAW, 1, {1, 1, 1}, 0, 0}});
   EXPECT_EQ(why_not_counted(raw(1)), "its counter can't be read");
 }
 

@@ -240,44 +240,6 @@ INSTANTIATE_TEST_SUITE_P(All, Bodies, ::testing::ValuesIn(all_entries()), [](con
   return testing::name_of(tried) + "_" + form;
 });
 
-#if defined(__x86_64__)
-constexpr bool kNonTemporalStores = true;
-#else
-constexpr bool kNonTemporalStores = false;
-#endif
-
-TEST(Entries, AreThereInEveryFormThatTheVectorsAllow) {
-  // A build with sanitizers compiles the techniques for different instruction sets.
-  const auto compiled = [](const std::string& isa, const std::string& variant) {
-    const auto& all = registered_entries();
-    return std::any_of(all.begin(), all.end(), [&](const RegisteredEntry& e) {
-      return e.isa == isa && std::string(e.kernel) == "stream.copy" && e.variant == variant;
-    });
-  };
-  for (const std::string& isa : supported_isas()) {
-    const int most = compiled(isa, "simd") ? 8 * vector_size(isa) : 0;
-    std::map<std::string, int> found;
-    for (const RegisteredEntry& e : all_entries()) {
-      if (e.isa == isa) ++found[std::string(e.variant) + " " + e.dtype + " " + e.template_variant];
-    }
-    std::map<std::string, int> wanted;
-    for (const std::string dtype : {"float32", "float64"}) {
-      if (compiled(isa, "scalar")) ++wanted["scalar " + dtype + " lexicographic"];
-      for (const std::string variant : {"simd", "nt"}) {
-        if (variant == "nt" && !kNonTemporalStores) continue;
-        for (int bits = 128; bits <= most; bits *= 2) {
-          for (const std::string layout : {"RRII/", "RIRI/"}) {
-            for (const std::string lanes : {"sites/", "s/"}) {
-              ++wanted[variant + " " + dtype + " " + layout + lanes + std::to_string(bits)];
-            }
-          }
-        }
-      }
-    }
-    EXPECT_EQ(found, wanted) << isa;
-  }
-}
-
 struct Request : Given {
   explicit Request(const RegisteredEntry& e, std::int64_t sites = 12, std::int64_t inner = 2)
       : fields(Form(e), sites, inner) {

@@ -68,17 +68,6 @@ void set_word(const Prepared& prepared, const char* array, std::int64_t row, std
   prepared.problem().poke(a, row * a.columns + column, value);
 }
 
-TEST(Chase, AccessesEveryLineOnceInTheOrderGiven) {
-  Latency latency("latency.chase");
-  Prepared prepared(latency.made());
-  for (std::int64_t step = 0; step < 2 * kLines; ++step) {
-    prepared.run_range(0, 1);
-    const auto at = static_cast<std::size_t>((step + 1) % kLines);
-    ASSERT_EQ(word(prepared, "ends", 0, 0),
-              static_cast<std::uint64_t>(latency.order[at] * kLine_B));
-  }
-}
-
 TEST(Chase, FollowsAnyNumberOfChainsFromEquallyDistantPlaces) {
   std::set<std::string> forms;
   for (const RegisteredEntry& e : entries_of({"latency.chase"})) forms.insert(e.template_variant);
@@ -110,41 +99,10 @@ TEST(Chase, FollowsAnyNumberOfChainsFromEquallyDistantPlaces) {
   }
 }
 
-TEST(Chase, LeavesOutLinesThatAreNotInTheOrder) {
-  Latency latency("latency.chase");
-  latency.order = {5, 59, 0};
-  Prepared prepared(latency.made());
-  std::set<std::uint64_t> seen;
-  for (int step = 0; step < 9; ++step) {
-    prepared.run_range(0, 1);
-    seen.insert(word(prepared, "ends", 0, 0));
-  }
-  EXPECT_EQ(seen, (std::set<std::uint64_t>{0, 5 * kLine_B, 59 * kLine_B}));
-}
-
 TEST(Chase, ItsRingIsNoArrayOfTheCaller) {
   Latency latency("latency.chase");
   const Prepared prepared(latency.made());
   EXPECT_THROW(static_cast<void>(prepared.problem().array("ring")), InputError);
-}
-
-TEST(Chase, RefusesWhatWouldLeaveTheBuffer) {
-  const auto refused = [](const auto& change) {
-    Latency latency("latency.chase");
-    change(latency);
-    return refusal<InputError>([&] { const Prepared prepared(latency.made()); });
-  };
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.order[7] = kLines; }), "outside 0 to 59"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.order[7] = -1; }), "outside 0 to 59"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.order.clear(); }), "order must not be empty"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"line_B", 12}}); }), "multiple of 8"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"chains", 2}}); }), "not built as '1'"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"workers", 2}}); }), "2 workers"));
-  EXPECT_TRUE(contains(refused([](Latency& l) {
-                         l.set({{"steps", INT64_MAX}, {"chains", 2}});
-                       }),
-                       "steps times chains"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"lines", INT64_MAX}}); }), "lines times"));
 }
 
 TEST(Loaded, LoadsAndStoresAddUp) {
@@ -207,20 +165,6 @@ TEST(Loaded, TellsWhatWasMovedInEachSample) {
   EXPECT_NEAR(moved_B, static_cast<double>(lines) * kLine_B, 1e-6);
 }
 
-TEST(Loaded, RefusesWhatItCannotRun) {
-  const auto refused = [](const auto& change) {
-    Latency latency("latency.loaded");
-    change(latency);
-    return refusal<InputError>([&] { const Prepared prepared(latency.made()); });
-  };
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"traffic_lines", 7}}); }), "at least 8"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"line_B", 32}}); }), "multiple of 64"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.request.offset_B = 8; }), "multiple of 64"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.request.schedule = "dynamic"; }), "static"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.request.chunk = 4; }), "without chunk"));
-  EXPECT_TRUE(contains(refused([](Latency& l) { l.request.repetition = "free"; }), "'barrier'"));
-}
-
 TEST(PingPong, BothWorkersTakeAllTheirTurns) {
   for (const auto& [lines, how] :
        {std::pair{1, "load"}, std::pair{2, "load"}, std::pair{1, "swap"}}) {
@@ -244,18 +188,46 @@ TEST(PingPong, BothWorkersTakeAllTheirTurns) {
   }
 }
 
-TEST(PingPong, SwapsNoTwoWords) {
-  Latency latency("latency.ping_pong");
-  latency.set({{"lines", 2}});
-  latency.request.template_variant = "swap";
-  EXPECT_TRUE(is_refused([&] { const Prepared prepared(latency.made()); }, "not built as 'swap'"));
-}
-
-TEST(PingPong, NeedsTwoWorkers) {
-  for (const int threads : {1, 3}) {
-    Latency latency("latency.ping_pong");
-    latency.request.threads = threads;
-    EXPECT_TRUE(is_refused([&] { const Prepared prepared(latency.made()); }, "two workers"));
+TEST(Prepare, RefusesWhatWouldLeaveTheBufferOrCannotRun) {
+  using Change = std::function<void(Latency&)>;
+  const auto with = [](const char* name, std::int64_t value) {
+    return Change([=](Latency& l) { l.set({{name, value}}); });
+  };
+  const auto threads = [](int number) {
+    return Change([=](Latency& l) { l.request.threads = number; });
+  };
+  const std::tuple<const char*, Change, const char*> wrong[] = {
+      {"chase", [](Latency& l) { l.order[7] = kLines; }, "outside 0 to 59"},
+      {"chase", [](Latency& l) { l.order[7] = -1; }, "outside 0 to 59"},
+      {"chase", [](Latency& l) { l.order.clear(); }, "order must not be empty"},
+      {"chase", with("line_B", 12), "multiple of 8"},
+      {"chase", with("chains", 2), "not built as '1'"},
+      {"chase", with("workers", 2), "2 workers"},
+      {"chase",
+       [](Latency& l) {
+         l.set({{"steps", kMax}, {"chains", 2}});
+       },
+       "steps times chains"},
+      {"chase", with("lines", kMax), "lines times"},
+      {"loaded", with("traffic_lines", 7), "at least 8"},
+      {"loaded", with("line_B", 32), "multiple of 64"},
+      {"loaded", [](Latency& l) { l.request.offset_B = 8; }, "multiple of 64"},
+      {"loaded", [](Latency& l) { l.request.schedule = "dynamic"; }, "static"},
+      {"loaded", [](Latency& l) { l.request.chunk = 4; }, "without chunk"},
+      {"loaded", [](Latency& l) { l.request.repetition = "free"; }, "'barrier'"},
+      {"ping_pong", threads(1), "two workers"},
+      {"ping_pong", threads(3), "two workers"},
+      {"ping_pong",
+       [](Latency& l) {
+         l.request.template_variant = "swap";
+         l.set({{"lines", 2}});
+       },
+       "not built as 'swap'"},
+  };
+  for (const auto& [kernel, spoil, says] : wrong) {
+    Latency latency(std::string("latency.") + kernel);
+    spoil(latency);
+    EXPECT_TRUE(is_refused([&] { const Prepared prepared(latency.made()); }, says)) << kernel;
   }
 }
 

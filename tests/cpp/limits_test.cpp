@@ -1,4 +1,4 @@
-// Memory limits, read from fake trees of the kernel's files.
+// Memory limits, read from fake trees of the kernel's files; tests/test_limits.py has further ones.
 #include "core/limits.hpp"
 
 #include "core/arithmetic.hpp"
@@ -28,26 +28,6 @@ class FakeRoot : public testing::FakeRoot {
   MemoryLimit limit() const { return memory_limit(root_); }
 };
 
-TEST_F(FakeRoot, AvailableMemoryIsInKibibytes) {
-  write("/proc/meminfo", "MemTotal:       4096 kB\nMemAvailable:   2048 kB\n");
-  EXPECT_EQ(limit().available_B, 2048 * 1024);
-  EXPECT_EQ(limit().source, "available memory");
-}
-
-TEST_F(FakeRoot, SecondVersionCountsUsage) {
-  write("/proc/meminfo", "MemAvailable: 1000000 kB\n");
-  write("/proc/self/cgroup", "0::/a\n");
-  group("/sys/fs/cgroup/a", "5000", "1200");
-  EXPECT_EQ(limit().available_B, 3800);
-  EXPECT_EQ(limit().source, "cgroup limit of /sys/fs/cgroup/a");
-}
-
-TEST_F(FakeRoot, InactivePageCacheIsAvailable) {
-  write("/proc/self/cgroup", "0::/a\n");
-  group("/sys/fs/cgroup/a", "5000", "1200", "anon 200\ninactive_file 700\nactive_file 300\n");
-  EXPECT_EQ(limit().available_B, 4500);
-}
-
 TEST_F(FakeRoot, LimitsOfAncestorsApply) {
   write("/proc/self/cgroup", "0::/a/b/c\n");
   group("/sys/fs/cgroup/a/b/c", "max", "10");
@@ -55,26 +35,8 @@ TEST_F(FakeRoot, LimitsOfAncestorsApply) {
   group("/sys/fs/cgroup/a", "4000", "100");
   EXPECT_EQ(limit().available_B, 3900);
   EXPECT_EQ(limit().source, "cgroup limit of /sys/fs/cgroup/a");
-}
-
-TEST_F(FakeRoot, TheInnermostLimitCanBeTheSmallest) {
-  write("/proc/self/cgroup", "0::/a/b\n");
   group("/sys/fs/cgroup/a/b", "300", "100");
-  group("/sys/fs/cgroup/a", "4000", "100");
   EXPECT_EQ(limit().available_B, 200);
-}
-
-TEST_F(FakeRoot, MaxIsNoLimit) {
-  write("/proc/meminfo", "MemAvailable: 3 kB\n");
-  write("/proc/self/cgroup", "0::/a\n");
-  group("/sys/fs/cgroup/a", "max", "1");
-  EXPECT_EQ(limit().source, "available memory");
-}
-
-TEST_F(FakeRoot, AFullGroupLeavesNothing) {
-  write("/proc/self/cgroup", "0::/a\n");
-  group("/sys/fs/cgroup/a", "500", "900");
-  EXPECT_EQ(limit().available_B, 0);
 }
 
 TEST_F(FakeRoot, FirstVersionIsFoundByItsController) {
@@ -191,11 +153,6 @@ TEST_F(FakeRoot, MalformedFilesAreNoLimit) {
   write("/proc/self/cgroup", "nonsense\n0::\n::\n1:memory\n");
   group("/sys/fs/cgroup", "99999999999999999999999", "some");
   EXPECT_EQ(limit().source, "nothing");
-}
-
-TEST(MemoryLimit, IsKnownOnThisMachine) {
-  EXPECT_GE(memory_limit().available_B, 0);
-  EXPECT_NE(memory_limit().source, "");
 }
 
 TEST(Arithmetic, RefusesOverflows) {

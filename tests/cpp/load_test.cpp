@@ -2,41 +2,23 @@
 // one.
 #include "core/load.hpp"
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <set>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "core/topology.hpp"
+#include "support.hpp"
 
 namespace memkern {
 namespace {
 
-namespace fs = std::filesystem;
-
-class Proc : public ::testing::Test {
+class Proc : public testing::FakeRoot {
  protected:
-  void SetUp() override {
-    std::string name = fs::temp_directory_path() / "memkern-proc-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-    write("loadavg", "0.10 0.20 0.30 3/200 4711\n");
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& text) {
-    const fs::path file = root_ / "proc" / path;
-    fs::create_directories(file.parent_path());
-    std::ofstream(file) << text;
+  Proc() { file("loadavg", "0.10 0.20 0.30 3/200 4711\n"); }
+  void file(const std::string& path, const std::string& text) const {
+    write("/proc/" + path, text);
   }
   // Fields 3 (state), 9 (flags), 20 (threads) and 39 (processor) are used.
   static std::string stat(int pid, const std::string& command, char state, int threads, int unit,
@@ -49,17 +31,15 @@ class Proc : public ::testing::Test {
     return text + "\n";
   }
   std::vector<RunningThread> found() const { return running_threads(root_); }
-
-  fs::path root_;
 };
 
 TEST_F(Proc, FindsRunningThreads) {
-  write("10/stat", stat(10, "sleeper", 'S', 1, 0));
-  write("11/stat", stat(11, "a (strange) name", 'R', 1, 3));
-  write("12/stat", stat(12, "team", 'S', 2, 0));
-  write("12/task/12/stat", stat(12, "team", 'S', 2, 0));
-  write("12/task/13/stat", stat(13, "worker", 'R', 2, 5));
-  write("self/stat", stat(1, "not a number", 'R', 1, 0));
+  file("10/stat", stat(10, "sleeper", 'S', 1, 0));
+  file("11/stat", stat(11, "a (strange) name", 'R', 1, 3));
+  file("12/stat", stat(12, "team", 'S', 2, 0));
+  file("12/task/12/stat", stat(12, "team", 'S', 2, 0));
+  file("12/task/13/stat", stat(13, "worker", 'R', 2, 5));
+  file("self/stat", stat(1, "not a number", 'R', 1, 0));
   auto threads = found();
   std::sort(threads.begin(), threads.end(),
             [](const auto& a, const auto& b) { return a.process < b.process; });
@@ -72,31 +52,31 @@ TEST_F(Proc, FindsRunningThreads) {
 }
 
 TEST_F(Proc, StopsIfNothingElseRuns) {
-  write("11/stat", stat(11, "busy", 'R', 1, 3));
-  write("loadavg", "0.10 0.20 0.30 1/200 4711\n");
+  file("11/stat", stat(11, "busy", 'R', 1, 3));
+  file("loadavg", "0.10 0.20 0.30 1/200 4711\n");
   EXPECT_TRUE(found().empty());
 }
 
 TEST_F(Proc, IgnoresMalformedFiles) {
   for (const char* text : {"", "12", "12 (x", "12 (x) R", ")(", "12 (x) R 1 2 3"}) {
-    write("12/stat", text);
+    file("12/stat", text);
     EXPECT_TRUE(found().empty()) << text;
   }
-  write("loadavg", "nothing");
+  file("loadavg", "nothing");
   EXPECT_TRUE(found().empty());
   EXPECT_TRUE(running_threads("/nowhere").empty());
 }
 
 TEST_F(Proc, LeavesOutTheKernelsOwnThreads) {
-  write("17/stat", stat(17, "rcu_preempt", 'R', 1, 0, 2129984));
-  write("18/stat", stat(18, "python3", 'R', 1, 0, 4194304));
+  file("17/stat", stat(17, "rcu_preempt", 'R', 1, 0, 2129984));
+  file("18/stat", stat(18, "python3", 'R', 1, 0, 4194304));
   const auto threads = found();
   ASSERT_EQ(threads.size(), 1U);
   EXPECT_EQ(threads[0].command, "python3");
 }
 
 TEST_F(Proc, LeavesItselfOut) {
-  write(std::to_string(getpid()) + "/stat", stat(getpid(), "me", 'R', 1, 0));
+  file(std::to_string(getpid()) + "/stat", stat(getpid(), "me", 'R', 1, 0));
   EXPECT_TRUE(found().empty());
 }
 

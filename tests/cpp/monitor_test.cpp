@@ -1,29 +1,18 @@
 // Conditions of samples, on any machine.
 #include "core/monitor.hpp"
 
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "core/exchange.hpp"
-#include "core/parts.hpp"
-#include "core/sampler.hpp"
 #include "core/topology.hpp"
+#include "support.hpp"
 
 namespace memkern {
 namespace {
-
-namespace fs = std::filesystem;
 
 // A root without /proc, so that run-queue delays are unknown.
 const std::string kNowhere = "/nowhere";
@@ -71,6 +60,7 @@ TEST(Monitor, KnowsTheConditionsOfEverySample) {
         }
 #if defined(__x86_64__) || defined(__aarch64__)
         EXPECT_GT(c.clock_Hz, 0.1e9);
+        EXPECT_LT(c.clock_Hz, 20e9);
         EXPECT_GT(c.memory_s, 2e-8);
         EXPECT_LT(c.memory_s, 1.0);
 #endif
@@ -127,6 +117,7 @@ TEST(Monitor, SeesAnotherThreadOnTheSameUnit) {
     for (const Conditions& c : conditions_of(team, 5, 0.1, root)) {
       least.back() = std::min(least.back(), c.cpu_share);
       if (root.empty()) waited = std::max(waited, c.waited_share);
+      EXPECT_TRUE(root.empty() || (std::isnan(c.waited_share) && std::isnan(c.absent_share)));
     }
   }
   kill(competitor, SIGKILL);
@@ -136,30 +127,15 @@ TEST(Monitor, SeesAnotherThreadOnTheSameUnit) {
   EXPECT_LT(least[1], 0.9) << "without run-queue delays";
 }
 
-TEST(Monitor, KnowsWhetherTheSystemTellsRunQueueDelays) {
+using RunQueue = testing::FakeRoot;
+
+TEST_F(RunQueue, DelaysAreKnownIfTheSystemCountsThem) {
   EXPECT_FALSE(run_queue_delays_known(kNowhere));
-  std::string root = fs::temp_directory_path() / "memkern-monitor-XXXXXX";
-  ASSERT_NE(mkdtemp(root.data()), nullptr);
-  const fs::path folder = root + "/proc/self/task/" + std::to_string(gettid());
-  fs::create_directories(folder);
   // Kernels that do not count run-queue delays report zeros.
   for (const auto& [text, known] :
        {std::pair{"900 70 3\n", true}, {"0 0 0\n", false}, {"", false}}) {
-    std::ofstream(folder / "schedstat") << text;
-    EXPECT_EQ(run_queue_delays_known(root), known) << text;
-  }
-  fs::remove_all(root);
-}
-
-TEST(Monitor, KnowsShareOfProcessorWithoutRunQueueDelays) {
-  for (const int threads : {1, 2}) {
-    const Team team({threads, "auto"});
-    for (const Conditions& c : conditions_of(team, 5, 1e-3, kNowhere)) {
-      EXPECT_GE(c.cpu_share, 0.0);
-      EXPECT_LE(c.cpu_share, 1.0);
-      EXPECT_TRUE(std::isnan(c.waited_share));
-      EXPECT_TRUE(std::isnan(c.absent_share));
-    }
+    write("/proc/self/task/" + std::to_string(gettid()) + "/schedstat", text);
+    EXPECT_EQ(run_queue_delays_known(root_), known) << text;
   }
 }
 

@@ -28,21 +28,13 @@ Request copy(std::int64_t elements) {
   return request;
 }
 
-TEST(Prepared, HasTheCandidatesOfThisMachineWidestFirst) {
-  Prepared prepared(copy(100));
-  const auto candidates = prepared.runner().candidates();
-  const std::vector<std::string> isas = supported_isas();
-  ASSERT_FALSE(candidates.empty());
-  EXPECT_EQ(candidates.front().second, isas.front());
-  for (const auto& [variant, isa] : candidates) {
-    EXPECT_NE(std::find(isas.begin(), isas.end(), isa), isas.end()) << variant << ' ' << isa;
-  }
-}
-
 TEST(Prepared, RunsEveryCandidateAndReportsIt) {
   constexpr std::int64_t kElements = 1001;
   Prepared prepared(copy(kElements));
-  for (const auto& [variant, isa] : prepared.runner().candidates()) {
+  const auto candidates = prepared.runner().candidates();
+  ASSERT_FALSE(candidates.empty());
+  EXPECT_EQ(candidates.front().second, supported_isas().front());
+  for (const auto& [variant, isa] : candidates) {
     prepared.problem().fill(true);
     prepared.select(variant, isa);
     EXPECT_GT(prepared.run(1), 0.0);
@@ -79,55 +71,6 @@ TEST(Prepared, FillsAgainWhatARunHasWritten) {
   EXPECT_EQ(element(prepared, "c", 7), fresh);
 }
 
-TEST(Prepared, SamplesWithTheirConditions) {
-  Prepared prepared(copy(1000));
-  std::array<double, 5> seconds{};
-  std::array<Conditions, 5> conditions{};
-  Prepared::Sampling sampling(prepared, 10, now() + 60.0);
-  for (std::size_t k = 0; k < seconds.size(); ++k) {
-    sampling.sample(seconds.at(k), {}, conditions.at(k));
-  }
-  sampling.finish();
-  for (std::size_t k = 0; k < seconds.size(); ++k) {
-    EXPECT_GT(seconds.at(k), 0.0);
-    EXPECT_GE(conditions.at(k).cpu_share, 0.0);
-    EXPECT_LE(conditions.at(k).cpu_share, 1.0);
-  }
-}
-
-TEST(Prepared, TimesEachKernelOfARotation) {
-  Request request = copy(1000);
-  request.kernel = "stream.rotation";
-  Prepared prepared(request);
-  ASSERT_EQ(prepared.runner().steps(), 4U);
-  double seconds = 0.0;
-  std::array<double, 4> steps{};
-  Conditions conditions{};
-  Prepared::Sampling sampling(prepared, 3, now() + 60.0);
-  sampling.sample(seconds, steps, conditions);
-  sampling.finish();
-  double sum = 0.0;
-  for (const double step : steps) {
-    EXPECT_GT(step, 0.0);
-    sum += step;
-  }
-  EXPECT_LE(sum, 1.01 * seconds);
-}
-
-TEST(Prepared, GivesTheSameResultWithFlushes) {
-  Request request = copy(100);
-  request.flush = true;
-  Prepared prepared(request);
-  prepared.problem().fill(true);
-  double seconds = 0.0;
-  Conditions conditions{};
-  Prepared::Sampling sampling(prepared, 1, now() + 60.0);
-  sampling.sample(seconds, {}, conditions);
-  sampling.finish();
-  for (std::int64_t i = 0; i < 100; ++i)
-    EXPECT_EQ(element(prepared, "c", i), element(prepared, "a", i));
-}
-
 TEST(Prepared, RefusesUnknownValues) {
   const auto refused = [](const auto& change) {
     Request request = copy(100);
@@ -137,11 +80,6 @@ TEST(Prepared, RefusesUnknownValues) {
   EXPECT_TRUE(contains(refused([](Request& r) { r.unroll = 5; }), "is not built with unroll 5"));
   EXPECT_TRUE(
       contains(refused([](Request& r) { r.template_variant = "odd"; }), "is not built as 'odd'"));
-  EXPECT_TRUE(contains(refused([](Request& r) { r.kernel = "stream.dance"; }), "stream.dance"));
-  EXPECT_TRUE(contains(refused([](Request& r) { r.kernel = "dance.copy"; }), "dance"));
-  EXPECT_TRUE(contains(refused([](Request& r) { r.schedule = "odd"; }), "odd"));
-  EXPECT_TRUE(contains(refused([](Request& r) { r.repetition = "odd"; }), "odd"));
-
   Prepared prepared(copy(100));
   EXPECT_TRUE(is_refused([&] { prepared.select("odd", "avx2"); }, "variant 'odd'"));
   EXPECT_TRUE(is_refused([&] { prepared.run(0); }, "at least 1"));

@@ -106,13 +106,6 @@ TEST_P(Types, CopiesInAndOutWithoutThePadding) {
   EXPECT_EQ(in, out);
 }
 
-TEST_P(Types, PeeksWhatItPoked) {
-  Tiny problem(team_, GetParam(), 10);
-  const Array& a = problem.array("written");
-  for (int i = 0; i < 33; ++i) problem.poke(a, i, i * 3);
-  for (int i = 0; i < 33; ++i) EXPECT_EQ(problem.peek(a, i), i * 3);
-}
-
 TEST_P(Types, ChecksPositions) {
   Tiny problem(team_, GetParam(), 10);
   const Array& a = problem.array("written");
@@ -470,12 +463,6 @@ TEST(Declarations, CoverEveryEntry) {
   }
   EXPECT_EQ(refusal<InputError>([] { declaration_of("stream.dance"); }),
             "there is no kernel 'stream.dance'");
-}
-
-TEST(Problem, HasNoBoundariesNoFactsAndNoStagesByDefault) {
-  EXPECT_TRUE(Declared(team_of(2)).boundaries().empty());
-  EXPECT_TRUE(Declared(team_of(2)).stages().empty());
-  EXPECT_TRUE(Declared(team_of(2)).facts().empty());
 }
 
 class Offsets : public ::testing::TestWithParam<std::int64_t> {

@@ -167,31 +167,18 @@ std::vector<T> read(const ranks::Arrays<Ordered>& arrays, const std::byte* from,
   return all;
 }
 
-TEST(Arrays, AreDividedIntoEqualParts) {
-  for (Turn::ranks = 1; Turn::ranks <= 4; ++Turn::ranks) {
-    ranks::Arrays<Ordered> arrays;
-    const std::int64_t each = 6;
-    // One element more than the equal parts have, as in index arrays.
-    const std::byte* a = arrays.allocate((Turn::ranks * each + 1) * 8);
-    for (int rank = 0; rank < Turn::ranks; ++rank) {
-      const auto first = arrays.place_of(a + rank * each * 8);
-      EXPECT_EQ(std::pair(first.rank, first.at), std::pair(rank, std::int64_t{0}));
-      const auto last = arrays.place_of(a + (rank * each + each - 1) * 8 + 7);
-      EXPECT_EQ(std::pair(last.rank, last.at), std::pair(rank, each * 8 - 1));
-    }
-    EXPECT_EQ(arrays.place_of(a + Turn::ranks * each * 8).rank, Turn::ranks - 1);
-  }
-}
-
 TEST(Arrays, HavePlacesForEveryByte) {
-  for (const std::int64_t share : {8, 24, 72, 1000, 8192}) {
-    Turn::ranks = 7;
-    ranks::Arrays<Ordered> arrays;
-    const std::byte* a = arrays.allocate(7 * share + 5);
-    for (std::int64_t byte = 0; byte < 7 * share + 5; ++byte) {
-      const auto p = arrays.place_of(a + byte);
-      const std::int64_t rank = std::min<std::int64_t>(byte / share, 6);
-      ASSERT_EQ(std::pair(std::int64_t{p.rank}, p.at), std::pair(rank, byte - rank * share));
+  for (const int ranks : {1, 4, 7}) {
+    Turn::ranks = ranks;
+    for (const std::int64_t share : {8, 24, 72, 1000, 8192}) {
+      ranks::Arrays<Ordered> arrays;
+      // More than the equal parts have, as in index arrays.
+      const std::byte* a = arrays.allocate(ranks * share + 5);
+      for (std::int64_t byte = 0; byte < ranks * share + 5; ++byte) {
+        const auto p = arrays.place_of(a + byte);
+        const std::int64_t rank = std::min<std::int64_t>(byte / share, ranks - 1);
+        ASSERT_EQ(std::pair(std::int64_t{p.rank}, p.at), std::pair(rank, byte - rank * share));
+      }
     }
   }
 }
@@ -465,6 +452,23 @@ class Messages : public ::testing::TestWithParam<std::int64_t> {
     const auto* counts = reinterpret_cast<const std::byte*>(args_.sent);
     EXPECT_EQ(read<std::uint64_t>(all, counts, sent.size()), sent);
   }
+  // Sends all messages in some rounds, and expects what `deliver` does for each of their words.
+  template <class Pattern, class Deliver>
+  void expect_delivered(std::int64_t words, std::int64_t rounds, const Deliver& deliver) {
+    place(words);
+    for (std::int64_t round = 0; round < rounds; ++round) launch<Pattern>({0, count()});
+    for (const auto& [origin, target] : {std::pair{0, 2}, std::pair{3, 1}}) {
+      for (std::int64_t m = 0; m < rounds * args_.window; ++m) {
+        const std::int64_t number = m % args_.window;
+        for (std::int64_t w = 0; w < words; ++w) {
+          deliver(slot(origin, m % (args_.window + 1), w), slot(target, number, w),
+                  destination(origin, number, w), destination(target, number, w));
+        }
+      }
+    }
+    const auto sent = static_cast<std::uint64_t>(rounds * args_.window);
+    expect_contents({sent, 0, 0, sent, 0});
+  }
 
   MessageArgs args_;
   std::vector<MessageEnd> ends_ = std::vector<MessageEnd>(kRanks);
@@ -474,43 +478,18 @@ class Messages : public ::testing::TestWithParam<std::int64_t> {
 };
 
 TEST_P(Messages, PutEachSlotToThePlaceOfItsNumber) {
-  place(kWords);
-  const std::int64_t window = args_.window;
-  for (int round = 0; round < 5; ++round) launch<messages::Put>({0, count()});
-  for (const auto& [from, to] : {std::pair{0, 2}, std::pair{3, 1}}) {
-    for (std::int64_t m = 0; m < 5 * window; ++m) {
-      for (std::int64_t w = 0; w < kWords; ++w) {
-        destination(to, m % window, w) = slot(from, m % (window + 1), w);
-      }
-    }
-  }
-  const auto sent = static_cast<std::uint64_t>(5 * window);
-  expect_contents({sent, 0, 0, sent, 0});
+  expect_delivered<messages::Put>(kWords, 5,
+                                  [](auto& own, auto&, auto&, auto& theirs) { theirs = own; });
 }
 
 TEST_P(Messages, GetFromTheTarget) {
-  place(kWords);
-  launch<messages::Get>({0, count()});
-  for (const auto& [to, from] : {std::pair{0, 2}, std::pair{3, 1}}) {
-    for (std::int64_t m = 0; m < args_.window; ++m) {
-      for (std::int64_t w = 0; w < kWords; ++w) destination(to, m, w) = slot(from, m, w);
-    }
-  }
-  const auto sent = static_cast<std::uint64_t>(args_.window);
-  expect_contents({sent, 0, 0, sent, 0});
+  expect_delivered<messages::Get>(kWords, 1,
+                                  [](auto&, auto& theirs, auto& own, auto&) { own = theirs; });
 }
 
 TEST_P(Messages, AddAndReturnTheOldValue) {
-  place(1);
-  const std::int64_t window = args_.window;
-  for (int round = 0; round < 3; ++round) launch<messages::FetchAdd>({0, count()});
-  for (const auto& [from, to] : {std::pair{0, 2}, std::pair{3, 1}}) {
-    for (std::int64_t m = 0; m < 3 * window; ++m) {
-      slot(from, m % (window + 1), 0) = destination(to, m % window, 0)++;
-    }
-  }
-  const auto sent = static_cast<std::uint64_t>(3 * window);
-  expect_contents({sent, 0, 0, sent, 0});
+  expect_delivered<messages::FetchAdd>(
+      1, 3, [](auto& own, auto&, auto&, auto& theirs) { own = theirs++; });
 }
 
 TEST_P(Messages, AreThoseOfTheRange) {

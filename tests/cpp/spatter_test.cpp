@@ -23,38 +23,29 @@ struct Request : Given {
   std::string form() const { return kernel.substr(8); }
 };
 
-TEST(Prepare, SizesTheSparseArray) {
-  Request r;
-  r.indices["pattern_gather"] = {0, 9};
-  r.indices["delta_gather"] = {4};
-  r.integers["count"] = 10;
-  r.integers["wrap"] = 3;
-  const auto problem = r.prepare(team_of(2));
-  EXPECT_EQ(problem->array("sparse").columns, 9 * 4 + 9 + 1);
-  EXPECT_EQ(problem->array("dense").columns, 2 * 3);
-  EXPECT_EQ(problem->array("dense").rows, 2);
-  EXPECT_FALSE(problem->array("sparse").written);
-  EXPECT_TRUE(problem->array("dense").written);
-}
-
-TEST(Prepare, ShiftsAWalkThatGoesBelowZero) {
-  Request r;
-  r.indices["pattern_gather"] = {0, 1};
-  r.indices["delta_gather"] = {-4};
-  r.integers["count"] = 6;
-  EXPECT_EQ(r.prepare(team_of(1))->array("sparse").columns, 5 * 4 + 2);
-  const auto problem = r.prepare(team_of(1));
-  EXPECT_EQ(static_cast<const SpatterArgs*>(problem->args())->gather_walk.origin, 20);
-}
-
-TEST(Prepare, FollowsACyclicWalk) {
-  Request r;
-  r.indices["pattern_gather"] = {0};
-  r.indices["delta_gather"] = {5, -7, 1};  // bases 0 5 -2 -1 4 -3 -2
-  r.integers["count"] = 7;
-  EXPECT_EQ(r.prepare(team_of(1))->array("sparse").columns, 5 + 3 + 1);
-  r.integers["count"] = 2;
-  EXPECT_EQ(r.prepare(team_of(1))->array("sparse").columns, 6);
+TEST(Prepare, SizesTheArraysByTheWalk) {
+  struct {
+    Integers pattern;
+    Integers delta;
+    std::int64_t count;
+    std::int64_t columns;
+    std::int64_t origin;
+  } const walks[] = {{{0, 9}, {4}, 10, 9 * 4 + 9 + 1, 0},
+                     {{0, 1}, {-4}, 6, 5 * 4 + 2, 20},
+                     {{0}, {5, -7, 1}, 7, 5 + 3 + 1, 3},  // bases 0 5 -2 -1 4 -3 -2
+                     {{0}, {5, -7, 1}, 2, 6, 0}};
+  for (const auto& walk : walks) {
+    Request r;
+    r.indices["pattern_gather"] = walk.pattern;
+    r.indices["delta_gather"] = walk.delta;
+    r.integers["count"] = walk.count;
+    r.integers["wrap"] = 3;
+    const auto problem = r.prepare(team_of(2));
+    EXPECT_EQ(problem->array("sparse").columns, walk.columns);
+    EXPECT_EQ(static_cast<const SpatterArgs*>(problem->args())->gather_walk.origin, walk.origin);
+    EXPECT_EQ(problem->array("dense").columns, 3 * std::ssize(walk.pattern));
+    EXPECT_EQ(problem->array("dense").rows, 2);
+  }
 }
 
 TEST(Prepare, RefusesWrongInputByName) {
