@@ -1,16 +1,10 @@
 """Compare memkern's atomics with CircusTent's OpenMP, MPI or OpenSHMEM build, in turns.
 
-CircusTent is built elsewhere with its own flags; this script only runs it::
-
-    python bench/beside_circustent.py --circustent /path/to/circustent
-    python bench/beside_circustent.py --mpi /path/to/circustent-mpi
-    python bench/beside_circustent.py --shmem /path/to/circustent-shmem
-
 Its eight ADD kernels perform the same operation. Its CAS kernels can't be compared: the expected
-value is the target itself or the value of the last round, so that no swap or most swaps fail. Each
-turn runs every kernel on both sides in rotating order, with the same VAL, iterations, workers and
-rule of indices, in 4 KiB pages. CircusTent times one pass; memkern's median over several passes is
-compared with the median of the same number of CircusTent's runs.
+value is the target itself or the value of the last round, so that no swap or most swaps fail. Both
+sides have the same VAL, iterations, workers and rule of indices, in 4 KiB pages. CircusTent times
+one pass; memkern's median over several passes is compared with the median of the same number of
+CircusTent's runs.
 
 CircusTent's pointer chase soon repeats a short cycle, which differs between runs. The rate of two
 workers depends on whether they end in the same cycle, so the chase here has one worker, and

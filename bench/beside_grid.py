@@ -3,15 +3,9 @@
 The peer is a program, built elsewhere with Grid's own flags, that is called as
 ``PROGRAM LX LY LZ LT LS THREADS SECONDS``: it applies Grid's Dhop in double precision for SECONDS
 with each of its kernels and prints a line for each: ``Dhop_`` (full lattice), ``DhopEO_`` (even
-results of odd sites) or ``DhopOE_`` and its name, shortest and median seconds of an application::
-
-    python bench/beside_grid.py --grid /path/to/dhop 8 16 24 [--parity even]
-
-Every turn runs all contestants in rotating order, in 4 KiB pages, on lattices of equal extents. The
-peer of a lattice is the kernel with the smallest median over all turns. memkern's form is chosen in
-the same way: of both layouts, with vectors over s or over sites (as in Grid), with or without
-prefetch, and one form in blocks of four z. Ratios are the peer's times over memkern's, with
-intervals from the turns.
+results of odd sites) or ``DhopOE_`` and its name, shortest and median seconds of an application.
+Lattices have equal extents, in 4 KiB pages. memkern's forms are both layouts, with vectors over s
+or over sites (as in Grid), with or without prefetch, and one form in blocks of four z.
 """
 
 import argparse

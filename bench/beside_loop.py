@@ -1,10 +1,7 @@
 """Compare gathers and scatters of one's own indices with plain OpenMP loops in C, in turns.
 
 The loops are built by ``gcc -O3 -march=native -fopenmp`` and have static schedules, huge pages and
-the same random int32 indices. A ratio is memkern's bandwidth over the loop's, by the shortest
-times; its interval comes from the turns::
-
-    python bench/beside_loop.py --turns 7
+the same random int32 indices. The shortest times are compared.
 """
 
 import argparse

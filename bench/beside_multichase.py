@@ -1,16 +1,11 @@
 """Compare memkern's latencies with those of multichase, multiload and pingpong, in turns.
 
-They are built elsewhere with their own flags; this script only runs them::
-
-    python bench/beside_multichase.py --folder /path/to/multichase
-
-Each turn measures every case on both sides in rotating order: a chase through 64-byte lines in
-random order over the whole buffer (``-T`` of its size), chains in parallel, and a line that two
-cores write in turn without pauses (``-u -r 0``), in 4 KiB pages. A ratio is the other program's
-time over memkern's; equal latencies have ratio 1. The published method of core-to-core-latency, in
-which both cores compare and swap one flag, is measured by ``pingpong -l -r 0``. During a chase in
-memory a second core makes as much traffic as it can, only by loads (``multiload -l stream-sum``) or
-only by stores (``-l memset-libc``); the traffic of both sides is printed, since it may differ.
+Cases are a chase through 64-byte lines in random order over the whole buffer (``-T`` of its size),
+chains in parallel, and a line that two cores write in turn without pauses (``-u -r 0``), in 4 KiB
+pages. The published method of core-to-core-latency, in which both cores compare and swap one flag,
+is measured by ``pingpong -l -r 0``. During a chase in memory a second core makes as much traffic as
+it can, only by loads (``multiload -l stream-sum``) or only by stores (``-l memset-libc``); the
+traffic of both sides is printed, since it may differ.
 """
 
 import argparse

@@ -1,16 +1,10 @@
 """Compare memkern's messages between ranks with the OSU micro-benchmarks, in turns.
 
-They are built elsewhere with their own flags; this script only runs them::
-
-    python bench/beside_osu.py --osu /path/to/osu/c
-    python bench/beside_osu.py --osu /path/to/osu/c --device shmem
-
-Each turn runs every operation and size on both sides in rotating order: two ranks of the same
-library, each bound to a core, on 4 KiB pages. Both sides complete each message before the next one
-starts: OSU's one-sided tests of MPI by a flush in a window that the library allocates
-(``-w allocate -s flush``), its tests of OpenSHMEM by shmem_quiet. OSU prints the mean of its
-iterations with two decimals of a microsecond, which is compared with memkern's median. Its
-fetch-and-add has 4 bytes, memkern's has 8: OSU's OpenSHMEM program runs the fetch-and-add of 4
+Two ranks of the same library are each bound to a core, on 4 KiB pages. Both sides complete each
+message before the next one starts: OSU's one-sided tests of MPI by a flush in a window that the
+library allocates (``-w allocate -s flush``), its tests of OpenSHMEM by shmem_quiet. OSU prints the
+mean of its iterations with two decimals of a microsecond, which is compared with memkern's median.
+Its fetch-and-add has 4 bytes, memkern's has 8: OSU's OpenSHMEM program runs the fetch-and-add of 4
 bytes first, and with Open MPI 4.1 it ends at the compare-and-swap, before the fetch-and-add of 8
 bytes.
 """

@@ -1,16 +1,10 @@
 """Compare memkern's RaiderSTREAM kernels over ranks with RaiderSTREAM's own, in turns.
 
-The peer is built elsewhere with its own release flags; this script only runs it::
-
-    python bench/beside_raiderstream.py --raiderstream /path/to/raiderstream-mpi
-    export SHMEM_SYMMETRIC_HEAP_SIZE=1G LAUNCHER="oshrun --mca btl ^uct"
-    python bench/beside_raiderstream.py --comm shmem --launcher "$LAUNCHER" --raiderstream PATH
-
 Both are started by the same launcher, with one thread per rank, in 4 KiB pages, with the same total
-number of elements. RaiderSTREAM runs every kernel once. Its sequential kernels come first and are
-left out: copy, scale and triad include the page faults of c, b and a, and add reads a before it is
-written. memkern's time of a turn is the median of its samples. Bandwidths are memkern's bytes over
-each side's time.
+number of elements. For OpenSHMEM the launcher is ``oshrun --mca btl ^uct``, with
+``SHMEM_SYMMETRIC_HEAP_SIZE=1G``. RaiderSTREAM runs every kernel once. Its sequential kernels come
+first and are left out: copy, scale and triad include the page faults of c, b and a, and add reads a
+before it is written. memkern's time of a turn is the median of its samples.
 """
 
 import argparse

@@ -1,14 +1,7 @@
 """Compare memkern's gather and scatter with Spatter 2, in turns.
 
-Spatter is built elsewhere with its own Release flags; this script only runs it::
-
-    python bench/beside_spatter.py --spatter /path/to/spatter suite.json [suite.json ...]
-
-For every suite file and every turn it runs Spatter, Spatter with ``--dense-buffers`` and memkern,
-in rotating order, and takes each case's shortest time. The peer of a case is the better of
-Spatter's two forms. A ratio is memkern's bandwidth over the peer's; its interval comes from the
-turns. "At least as fast" means a geometric mean of at least 1.0 and no case whose 95 % interval
-lies wholly below 0.97. With ``--self`` memkern is its own peer, which shows the effect of noise.
+For every suite file it runs Spatter, Spatter with ``--dense-buffers`` and memkern, and takes each
+case's shortest time. The peer of a case is the better of Spatter's two forms.
 """
 
 import argparse
@@ -57,8 +50,6 @@ def compared(args: argparse.Namespace, suite: Path) -> Iterator[Any]:
     own += ["-t", str(args.threads), "-f", str(suite)]
     plain = [args.spatter, "-b", "openmp", "-t", str(args.threads), "-f", str(suite)]
     commands = {"memkern": own, "Spatter": plain, "Spatter, dense": [*plain, "--dense-buffers"]}
-    if args.self:
-        commands = {"memkern": own, "memkern again": own}
     records: list[dict[str, Any]] = []
 
     def once(who: str) -> tuple[list[float], float, float]:
@@ -79,10 +70,9 @@ def compared(args: argparse.Namespace, suite: Path) -> Iterator[Any]:
         row = {"suite": name, "case": case, "kernel": record["kernel"]}
         row |= {"pattern": str(record["pattern"]), "delta": record["delta"]}
         row |= {"variant": f"{record['variant']}/{record['isa']}"}
-        ours, *others = ({who: some[:, case]} for who, some in times.items())
-        theirs = {who: some for other in others for who, some in other.items()}
-        work = record["bytes_B"] / 1e9
-        row |= beside("Spatter", "GB/s", {"": ours["memkern"]}, theirs, work)
+        theirs = {who: some[:, case] for who, some in times.items()}
+        ours, work = theirs.pop("memkern"), record["bytes_B"] / 1e9
+        row |= beside("Spatter", "GB/s", {"": ours}, theirs, work)
         ratios.append(row["ratio"])
         below += row["ratio high"] < 0.97
         yield "cases", row
@@ -104,8 +94,7 @@ def measured(args: argparse.Namespace) -> Iterator[Any]:
 
 OPTIONS = {
     "suites": {"nargs": "+", "type": Path},
-    "--spatter": {"help": "the peer's executable"},
-    "--self": (False, "memkern against itself"),
+    "--spatter": {"required": True, "help": "the peer's executable"},
     "--threads": os.cpu_count() or 1,
     "--pages": ("4k", "memkern's pages; Spatter has the system's"),
 }

@@ -3,17 +3,12 @@
 Each peer is a program, built elsewhere with its library's own flags, that is called as
 ``PROGRAM FILE THREADS SECONDS``: FILE holds int64 rows, columns and nonzeros, int32 row starts and
 columns, and float64 values; it repeats y = y + A x for SECONDS and prints a line for each of its
-forms: name, shortest and median seconds of a product. SciPy (one thread) runs in this process::
+forms: name, shortest and median seconds of a product. SciPy (one thread) runs in this process.
 
-    python bench/beside_spmv.py --peer eigen=/path/a --peer mkl=/path/b hpcg:128 rmat:20
-
-Every turn runs all contestants in rotating order, in 4 KiB pages, and a loop that loads as many
-bytes as the matrix has. The peer of a matrix is the form with the smallest median over all turns.
 memkern's forms are CRS and SELL-C-1 with C of 4, 8 and 16. For rows of uneven length there are two
 more, balanced by nonzeros: CRS with prefetch of x and, for square matrices, SELL-8 with all rows
-sorted by length and columns in the same order. Ratios are the peer's or the roofline's times over
-memkern's, with intervals from the turns; the roofline uses the bandwidth of the loads in the same
-turn.
+sorted by length and columns in the same order. The roofline is that of the bandwidth of loads in
+the same turn.
 """
 
 import argparse

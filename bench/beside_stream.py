@@ -1,24 +1,12 @@
 """Compare memkern's streaming kernels with STREAM, BabelStream and likwid-bench, in turns.
 
-The peers are built elsewhere with their own release flags; this script only runs them::
-
-    python bench/beside_stream.py --stream /path/to/stream --babelstream /path/to/omp-stream
-    python bench/beside_stream.py --likwid-bench /path/to/likwid-bench --level L1
-
-Every turn runs all contestants in rotating order, with the same lengths, threads and units and
-in 4 KiB pages. The peer of a kernel is the best of all peers' forms, by the median over the
-turns. Bandwidths are memkern's bytes over each side's time. A ratio is memkern's bandwidth over
-the peer's; its interval comes from the turns. "At least as fast" means a geometric mean of at
-least 1.0 and no kernel whose 95 % interval lies wholly below 0.97.
-
-STREAM and BabelStream fork for every invocation and print the shortest and the mean of many
-times; compared with them, memkern also forks and takes the same number of samples, and the shortest
-times are compared. likwid-bench runs invocations back to back and prints one time for all of them:
-a mean, which a short quiet period does not improve. Compared with it, memkern runs without barriers
-on the same units, and its medians are compared with these means, with the median of several runs on
-each side. ``--statistic`` overrides this choice.
-
-With ``--self`` memkern is its own peer, which shows the effect of noise.
+All have the same lengths, threads and units, in 4 KiB pages. STREAM and BabelStream fork for every
+invocation and print the shortest and the mean of many times; compared with them, memkern also forks
+and takes the same number of samples, and the shortest times are compared. likwid-bench runs
+invocations back to back and prints one time for all of them: a mean, which a short quiet period
+does not improve. Compared with it, memkern runs without barriers on the same units, and its medians
+are compared with these means, with the median of several runs on each side. ``--statistic``
+overrides this choice.
 """
 
 import argparse
@@ -74,18 +62,14 @@ Run = Callable[[], dict[str, Times]]
 
 
 def memkern(
-    kernels: list[str],
-    words: list[object],
-    told: dict[str, dict[str, Any]],
-    pages: str,
-    huge: bool = False,
+    kernels: list[str], words: list[object], told: dict[str, dict[str, Any]]
 ) -> dict[str, Times]:
     """Return the shortest and the median time of all repeats; a record of each is added to told."""
     records: list[dict[str, Any]] = []
     for family in dict.fromkeys(kernel.partition(".")[0] for kernel in kernels):
         names = [kernel.partition(".")[2] for kernel in kernels if kernel.startswith(f"{family}.")]
-        own = [family, "-k", ",".join(names), "--pages", pages, *words]
-        records += records_of(*own, variables={}, huge=huge)
+        own = [family, "-k", ",".join(names), "--pages", "4k", *words]
+        records += records_of(*own, variables={})
     found = {}
     for kernel in kernels:
         of_kernel = [record for record in records if record["kernel"] == kernel]
@@ -218,10 +202,7 @@ def compared(
 ) -> Iterator[Row]:
     """Yield a row for each kernel, by the times of memkern and its peers in the same turns."""
     at, told = STATISTICS.index(args.statistic or statistic), {}
-    runs: dict[str, Run] = {"memkern": partial(memkern, kernels, words, told, "4k")}
-    runs |= {"memkern again": runs["memkern"]} if args.self else peers
-    if args.best_pages:
-        runs["best"] = partial(memkern, kernels, words, told, args.best_pages, huge=True)
+    runs: dict[str, Run] = {"memkern": partial(memkern, kernels, words, told), **peers}
     found = in_turns(runs, args.turns, lambda who: runs[who]())
     for kernel in kernels:
         times = {
@@ -229,14 +210,11 @@ def compared(
             for who, some in found.items()
             if kernel in some[0]
         }
-        ours, best, work = times.pop("memkern"), times.pop("best", None), told[kernel]["bytes_B"]
+        ours, work = times.pop("memkern"), told[kernel]["bytes_B"]
         row: Row = {"kernel": kernel, "data in": None if len(kernels) > 1 else args.level}
         row |= {"elements": told[kernel]["elements"], "by": f"the {STATISTICS[at]} time"}
         row |= {"variant": f"{told[kernel]['variant']}/{told[kernel]['isa']}"}
-        row |= beside("peer", "GB/s", {"": ours}, times, work / 1e9)
-        yield row | (
-            {f"pages {args.best_pages}, GB/s": work / np.median(best) / 1e9} if best else {}
-        )
+        yield row | beside("peer", "GB/s", {"": ours}, times, work / 1e9)
 
 
 def measured(args: argparse.Namespace) -> Iterator[Row]:
@@ -257,10 +235,8 @@ OPTIONS = {
     "--stream": {"action": "append", "default": [], "help": "executable; repeatable"},
     "--babelstream": {"help": "executable of the OpenMP model"},
     "--likwid-bench": {"help": "executable"},
-    "--self": (False, "memkern against itself"),
     "--threads": os.cpu_count() or 1,
     "--statistic": {"choices": STATISTICS, "help": "of the times in a turn"},
-    "--best-pages": {"nargs": "?", "const": "default", "help": "memkern's best pages, beside"},
     "--pin": ("none", "beside STREAM and BabelStream: 'none' or units for both: 0,1"),
     "--elements": {"type": int, "help": "beside them, by default STREAM's, or 4 x the caches"},
     "--times": (100, "beside them; STREAM's NTIMES wins"),

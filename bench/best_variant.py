@@ -1,7 +1,4 @@
-"""Compare the variant that `best` chooses with every named variant, in turns, from L1 to memory.
-
-python bench/best_variant.py --turns 7
-"""
+"""Compare the variant that `best` chooses with every named variant, in turns, from L1 to memory."""
 
 import argparse
 import statistics

@@ -1,10 +1,7 @@
 """False verdicts and found differences of `memkern compare --run`, on simulated noise.
 
-    python bench/compare_simulation.py --families 400
-
 The order of pairs, the looks and the verdicts are those of the package; only the times are random.
-All cases of a family draw consecutive values from one series of noise, as on a machine. `memkern
-compare --run examples/ci/short.toml --self` counts false verdicts on a machine.
+All cases of a family draw consecutive values from one series of noise, as on a machine.
 """
 
 import argparse

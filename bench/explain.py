@@ -1,7 +1,5 @@
 """Explain cases whose cause is known by construction, and try options that do and do not help.
 
-    python bench/explain.py --turns 2
-
 Each case with a known cause is explained as often as ``--turns`` says, and is right if the first
 cause is that one. Of the cases of which an option helps, it must be among those that are suggested;
 of the others, nothing may be.

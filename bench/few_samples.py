@@ -1,8 +1,6 @@
 """Compare the medians of ten samples with those of a thousand, in turns.
 
-The medians agree only if the data of the first sample are already in the caches::
-
-    python bench/few_samples.py --turns 12
+The medians agree only if the data of the first sample are already in the caches.
 """
 
 import argparse

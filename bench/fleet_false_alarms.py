@@ -1,8 +1,5 @@
 """Share of healthy fleets in which `memkern compare fleet` names a node, by simulation.
 
-    python bench/fleet_false_alarms.py --fleets 1000
-    python bench/fleet_false_alarms.py --fleets 1000 bench/hosts/*.parquet
-
 Without files, the values of nodes are normal. Their variances between runs are drawn for each node
 around those of the package (scaled inverse chi-squared), and nodes differ by a further spread. With
 recordings of ``host_samples.py``, a node is a run of the host, drawn with replacement, with all its

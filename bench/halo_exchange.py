@@ -2,10 +2,7 @@
 
 With one rank nothing is exchanged, and the ratios should be 1; with several ranks they are the rate
 with exchange over the rate of independent copies. The table has the measured time of the exchange,
-and the time that `memkern.halo_time` predicts from messages, which are measured first::
-
-    python bench/halo_exchange.py
-    mpirun -n 2 python bench/halo_exchange.py
+and the time that `memkern.halo_time` predicts from messages, which are measured first.
 """
 
 import argparse

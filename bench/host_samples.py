@@ -1,11 +1,4 @@
-r"""Record raw samples of many cases, with the state of the host, or brief placements, in many runs.
-
-    python bench/host_samples.py --runs 40 --samples bench/hosts/zen5.parquet
-    python bench/host_samples.py --runs 12 --device cuda:0 --samples bench/hosts/h100.parquet
-    python bench/host_samples.py --runs 4 --rounds 80 --seconds 0.06 \
-        --samples bench/rounds/zen5.parquet
-    python bench/host_samples.py --runs 4 --rounds 5 --burst 10 --seconds 0.06 \
-        --samples bench/rounds/zen5_bursts.parquet
+"""Record raw samples of many cases, with the state of the host, or brief placements, in many runs.
 
 Every run is a new process, which places each case once, in random order and in a fixed variant, and
 takes samples of it for some time. ``--beside`` lists other processes, with runs for each entry:

@@ -1,14 +1,5 @@
 """Count how many printed intervals contain the next run: of cases, commands or reports.
 
-    python bench/intervals_hold.py --first --runs 40 --minutes 10
-    python bench/intervals_hold.py --precision 5 --runs 8
-    LOOPS=,compute:1,pinned-compute:1,compute:2,pinned-compute:2,compute:4,pinned-compute:4
-    python bench/intervals_hold.py --beside $LOOPS --runs 8 --minutes 1
-    XDG_CACHE_HOME=/tmp/empty python bench/intervals_hold.py --commands --runs 30
-    python bench/intervals_hold.py --commands --babelstream /path/to/omp-stream
-    for n in 1 2 3 4 5 6 7 8; do memkern report --quick -o /tmp/r$n.html; done
-    python bench/intervals_hold.py /tmp/r?.parquet
-
 Ten cases are measured repeatedly. An interval holds if it contains the value of the next run of its
 case; pairs of runs in different states of the host (column ``states``) are ignored. Intervals of
 the shortest time and of the median are judged separately. Scores are Winkler's of the logarithms

@@ -1,13 +1,10 @@
 """Measure one GPU beside the driver's copy, bare launches, BabelStream and Spatter, in turns.
 
-    python bench/on_gpu.py --babelstream cuda-stream --spatter spatter -o on_gpu.json
-
 Everything is measured in a new random order in each turn and compared within the same turns. Rows
-have the verdicts on all targets, and ``--records`` has memkern's records. Peers are programs that
-were built for the card elsewhere. What fails is left out from then on. Energy is measured in the
-first turn only, since that takes more than a second per case. With ``--every-kernel`` the script
-runs and checks a small case of each kernel instead, for a tool of compute-sanitizer. It changes no
-setting of a card.
+have the verdicts on all targets, and ``--records`` has memkern's records. What fails is left out
+from then on. Energy is measured in the first turn only, since that takes more than a second per
+case. With ``--every-kernel`` the script runs and checks a small case of each kernel instead, for a
+tool of compute-sanitizer. It changes no setting of a card.
 """
 
 import argparse

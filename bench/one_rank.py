@@ -1,14 +1,10 @@
 """Compare one rank of MPI and one of OpenSHMEM with the same kernels without ranks, in turns.
 
 A rank of one thread runs the same code as a process that no launcher has started, so that the times
-should agree within the intervals::
-
-    python bench/one_rank.py --turns 7
-
-Every turn measures all kernels in the three ways, in rotating order, on the same processing unit
-and in 4 KiB pages. A ratio is the time without ranks over the time of the rank, by the medians of
-the turns in which both records are undisturbed, if there are at least four; the intervals hold for
-all ratios together (Bonferroni's correction). The exit code is 1 if an interval does not contain 1.
+should agree within the intervals. All run on the same processing unit and in 4 KiB pages. A ratio
+is the time without ranks over the time of the rank, by the medians of the turns in which both
+records are undisturbed, if there are at least four; the intervals hold for all ratios together
+(Bonferroni's correction). The exit code is 1 if an interval does not contain 1.
 """
 
 import argparse

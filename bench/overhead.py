@@ -1,11 +1,5 @@
 """Time that memkern takes beyond what it measures, by part.
 
-    python bench/overhead.py --gigabytes 0.1 1 --cases 1000 4000 --spatter build/spatter
-    python bench/overhead.py calls
-    OMP_WAIT_POLICY=active python bench/overhead.py launch
-    python bench/overhead.py counters --counters page-faults,task-clock --threads 2
-    python bench/overhead.py verbs
-
 ``cases``: sweeps of small gathers, with the time per case and the additional memory; cases with a
 size or own index arrays, with the time beyond three samples. With Spatter's program, both run the
 same file of 1,000 configurations.
@@ -17,10 +11,9 @@ the seconds they returned, per call; the goal is below 5 us.
 compiled by the system's compiler and runs in the same process, so that runtime, workers and wait
 policy are the same.
 
-``counters``: samples with and without counters, in turns. Two numbers for each way of repetition
-and size: the ratio of a sample's own time with counters to its own time without, which should be 1,
-because they are read outside of it; and the increase of a sample's wall time. By default events of
-the system are counted, which exist everywhere.
+``counters``: samples with and without counters, in turns. The ratio of a sample's own time with
+counters to its own time without should be 1, because they are read outside of it. By default events
+of the system are counted, which exist everywhere.
 
 ``verbs``: whole commands beside the time that they announce. Without an announcement a command is
 expected to take less than three seconds. ``compare`` announces the remaining time after its first

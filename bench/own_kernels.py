@@ -1,7 +1,5 @@
 """Expressions and functions of users beside the package's kernels, and honest ones that must pass.
 
-python bench/own_kernels.py --honest 10
-
 Each expression is measured in turns with the kernel of the same operation in variant ``auto``, by
 one thread, with data in each level. Then fifty honest kernels are measured, each as often as
 ``--honest`` says: none may be refused.

@@ -1,4 +1,9 @@
-"""Functions shared by the comparisons with other programs."""
+"""Functions shared by the comparisons with other programs.
+
+Peers are built elsewhere, with their own release flags. Every turn runs all contestants in rotating
+order, and the peer of a row is the form with the smallest median over the turns. A ratio is the
+peer's time over memkern's; its interval comes from the turns.
+"""
 
 import ctypes
 import json

@@ -1,9 +1,4 @@
-r"""Test on recordings how well the value of a run, and its interval, hold for the next run.
-
-    python bench/replay_samples.py bench/hosts/*.parquet
-    python bench/replay_samples.py bench/rounds/*.parquet
-    python bench/replay_samples.py bench/hosts/*.parquet bench/rounds/*.parquet \
-        --distances python/memkern/host/distances.csv
+"""Test on recordings how well the value of a run, and its interval, hold for the next run.
 
 Recordings are those of ``host_samples.py``: of samples, or of brief placements (``--rounds``).
 
@@ -26,9 +21,10 @@ placements. Scores are Winkler's of the logarithms, over that of the best consta
 class on the recording, which no rule that does not look at the run can beat.
 
 ``--distances`` writes the mean distances between runs of each class over all hosts, which memkern
-uses until those of a boot are known; those of ten placements are from the recordings of placements,
-on quiet hosts times the factor for the next command; a class on a shared host has at least the
-distances of a quiet one.
+uses until those of a boot are known (``python/memkern/host/distances.csv``, of all recordings in
+``bench/hosts`` and ``bench/rounds``); those of ten placements are from the recordings of
+placements, on quiet hosts times the factor for the next command; a class on a shared host has at
+least the distances of a quiet one.
 """
 
 import argparse

@@ -2,9 +2,7 @@
 
 Each case of ``intervals_hold.py`` is sampled in turns in four ways: in the memory of its first
 placement and in new memory, both in 4 KiB pages and in transparent huge pages. Differences in the
-same memory are due to time only; new memory adds the differences between placements::
-
-    python bench/run_spread.py --turns 40
+same memory are due to time only; new memory adds the differences between placements.
 """
 
 import argparse

@@ -1,8 +1,5 @@
 """Write the tables of the pages from the records.
 
-    python bench/tables.py
-    python bench/tables.py --check
-
 A table is between ``<!-- table: NAME -->`` and ``<!-- end -->``, where NAME is the name of a file
 in bench/records; the rows of several names follow each other. With ``--check`` nothing is written,
 and the exit code is 1 if a table of a page differs from its records.

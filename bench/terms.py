@@ -1,15 +1,9 @@
 """Measure what bounds sparse products, the gather of a mesh and the hopping term, in turns.
 
 For SELL-8, BS6 and the domain wall, on one core and on all, it prints the time of a unit of work,
-the terms that may explain it, and experiments that show which term does::
-
-    memkern machine -o host.json
-    memkern ecm -o ecm.parquet
-    memkern ecm ecm.parquet --machine host.json
-    python bench/terms.py --machine host.json
-
-Every turn places each case once, in random order, in 4 KiB pages unless a row says otherwise.
-Ratios have intervals from the turns. The terms are times of a unit of work:
+the terms that may explain it, and experiments that show which term does. Every turn places each
+case once, in random order, in 4 KiB pages unless a row says otherwise. The terms are times of a
+unit of work:
 
 - ``memory``: its bytes over the bandwidths of loads and of stores in the same turns.
 - ``L1``, ``L2``, ``L3``: the same for the transfers in front of each cache, by the machine file.
