@@ -85,7 +85,6 @@ TEST(Prepared, RefusesUnknownValues) {
   EXPECT_TRUE(is_refused([&] { prepared.run(0); }, "at least 1"));
   EXPECT_TRUE(is_refused([&] { prepared.run_range(0, 101); }, "outside 0 to 100"));
   EXPECT_TRUE(is_refused([&] { prepared.run_range(5, 5); }, "is empty"));
-  EXPECT_TRUE(is_refused([] { parse_timer("odd"); }, "timer 'odd'"));
 }
 
 double sampled(Prepared& prepared, int samples) {

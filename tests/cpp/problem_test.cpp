@@ -115,8 +115,6 @@ TEST_P(Types, ChecksPositions) {
   }
 }
 
-TEST_P(Types, HaveNames) { EXPECT_EQ(parse_dtype(dtype_name(GetParam())), GetParam()); }
-
 INSTANTIATE_TEST_SUITE_P(All, Types,
                          ::testing::Values(DType::F32, DType::F64, DType::I32, DType::I64,
                                            DType::U32, DType::U64),

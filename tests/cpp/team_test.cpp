@@ -57,12 +57,6 @@ TEST(Topology, PlacesWorkersOnAllowedUnits) {
   }
 }
 
-TEST(Team, UsesEveryUnitByDefault) {
-  const Team team({0, "none"});
-  EXPECT_EQ(team.size(), static_cast<int>(units().size()));
-  EXPECT_EQ(team.pin_obtained(), "none");
-}
-
 TEST(Team, BindsToTheListedUnits) {
   std::string list;
   std::vector<std::set<int>> wanted;

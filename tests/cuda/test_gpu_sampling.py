@@ -89,10 +89,6 @@ def test_reasons_are_read_by_either_name(name, nvml, monkeypatch):
     # Versions of NVML have one of these functions only.
     monkeypatch.setattr(Nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", property())
     nvml.settings = {name: 0x40}
-    if name == "CurrentClocksThrottleReasons":
-        monkeypatch.setattr(
-            Nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda self, device: 0x40
-        )
     assert gpu.readings("cuda:0")["throttle"] == "hardware temperature"
     with gpu.Watch("cuda:0") as watch:
         pass
