@@ -1,26 +1,17 @@
 """Mutation testing: put each of the faults separately into a copy of the tree, build and test it.
 
     python tests/mutations.py [--only TEXT] [--keep FOLDER]
-    python tests/mutations.py --whole N --seed S [--state FILE] [--keep FOLDER]
 
-`make test-all` runs the first form. It tries each fault with the tests that should notice it, on a
-build for the narrowest and the widest instruction set, without CUDA. The second form draws N faults
-at random and tries each with the whole `make test`, which takes hours: with the same FILE, a later
-run continues after the last fault that was tried, and with the same FOLDER it rebuilds only changed
-files. Both print whether tests noticed each fault; the exit code is 1 if they missed any.
+`make test-all` runs it. Each fault is tried with the tests that should notice it, which `make test`
+runs as well, on a build for the narrowest and the widest instruction set, without CUDA. It prints
+whether tests noticed each fault; the exit code is 1 if they missed any.
 """
 
 import argparse
 import contextlib
-import csv
 import filecmp
-import json
 import os
-import random
-import re
-import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -33,7 +24,6 @@ from faults import FAULTS, Fault
 
 ROOT = Path(__file__).parent.parent
 _TIMEOUT_S = 300  # of each command that tests a fault
-_WHOLE_TIMEOUT_S = 7200  # of `make test`
 # Folders and suffixes of the files in which a fault may be.
 _FOLDERS = ("cpp", "python")
 _SUFFIXES = (".cpp", ".cu", ".hpp", ".inc", ".py")
@@ -180,100 +170,6 @@ def try_with_their_tests(tree: Path, wanted: Sequence[Fault]) -> list[Fault]:
     return missed
 
 
-def failures(tree: Path, command: Sequence[str]) -> list[str]:
-    """Run all tests in the copy until a stage fails, and return the names of failing tests.
-
-    The Python tests end at the first failure. Raise SystemExit if the command fails but no test.
-    """
-    environment = {
-        **os.environ,
-        # This test fails because the fault has replaced its place, which must not count as noticed.
-        "PYTEST_ADDOPTS": "-x --deselect tests/test_mutations.py::test_every_fault_has_one_place",
-        # The copy shares the compiler cache of this tree.
-        "CCACHE_DIR": os.environ.get("CCACHE_DIR", str(ROOT / "build" / "ccache")),
-    }
-    stages = tree / "build" / "tests" / "stages.csv"
-    stages.unlink(missing_ok=True)
-    deadline = time.monotonic() + _WHOLE_TIMEOUT_S
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(
-            command, cwd=tree, env=environment, stdout=output, stderr=output, start_new_session=True
-        )
-        try:
-            while process.poll() is None and not _a_stage_failed(stages):
-                if time.monotonic() > deadline:
-                    return [f"not finished after {_WHOLE_TIMEOUT_S} s"]
-                time.sleep(0.5)
-            ended = process.poll() is not None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        if not ended:
-            summary = [sys.executable, "tools/stages.py", str(stages), "summary"]
-            subprocess.run(summary, cwd=tree, stdout=output)
-        output.seek(0)
-        text = output.read()
-    # The format of tools/stages.py.
-    found = re.findall(r"^failed: (.*)$", text, re.MULTILINE)
-    if process.returncode and not found:
-        raise SystemExit(f"{shlex.join(command)} fails without a test that does:\n{text[-2000:]}")
-    return found
-
-
-def _a_stage_failed(stages: Path) -> bool:
-    """Return whether a stage in this file has a nonzero exit status."""
-    if not stages.exists():
-        return False
-    with stages.open(newline="") as lines:
-        return any(row["exit_status"] not in ("0", None) for row in csv.DictReader(lines))
-
-
-def try_with_all_tests(
-    tree: Path,
-    drawn: Sequence[Fault],
-    seed: int,
-    state: Path | None,
-    command: Sequence[str] = ("make", "test"),
-) -> list[Fault]:
-    """Try each fault with all tests, and return the missed faults.
-
-    Outcomes are appended to the file `state`; faults that it contains with the same seed are not
-    tried again. The first outcome is without a fault: all tests must pass.
-    """
-    lines = state.read_text().splitlines() if state is not None and state.exists() else []
-    known = {row["fault"]: row for row in map(json.loads, lines) if row["seed"] == seed}
-    seconds: list[float] = []
-    for number, fault in enumerate((None, *drawn)):
-        what = fault.what if fault else "no fault"
-        if what not in known:
-            began = time.monotonic()
-            with changed(tree, fault) if fault else contextlib.nullcontext():
-                failing = failures(tree, command)
-            if failing and not fault:
-                raise SystemExit(f"fail without any fault: {'; '.join(failing)}")
-            seconds.append(time.monotonic() - began)
-            known[what] = {
-                "seed": seed,
-                "fault": what,
-                "noticed": bool(failing),
-                "failing": failing,
-                "seconds": round(seconds[-1]),
-            }
-            if state is not None:
-                with state.open("a") as out:
-                    out.write(json.dumps(known[what]) + "\n")
-        row = known[what]
-        outcome = "noticed" if row["noticed"] else "MISSED" if fault else "passed"
-        print(f"{outcome:<8} {row['seconds']:5.0f} s  {what}: {', '.join(row['failing'])}")
-        left = sum(one.what not in known for one in drawn)
-        if left and seconds:
-            minutes = left * sum(seconds) / len(seconds) / 60
-            print(f"         {number} of {len(drawn)} tried, about {minutes:.0f} minutes left")
-        sys.stdout.flush()
-    return [fault for fault in drawn if not known[fault.what]["noticed"]]
-
-
 def main() -> int:
     """Try the faults; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -281,22 +177,13 @@ def main() -> int:
         "--only", default="", metavar="TEXT", help="faults whose file or description has this"
     )
     parser.add_argument("--keep", metavar="FOLDER", help="copy and build there, and leave it")
-    parser.add_argument("--whole", type=int, metavar="N", help="try N of them with `make test`")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the draw of N (0)")
-    parser.add_argument("--state", type=Path, metavar="FILE", help="outcomes of --whole so far")
     args = parser.parse_args()
     places = check_places()
     wanted = [fault for fault in FAULTS if args.only in f"{places[fault.what]}: {fault.what}"]
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(args.keep or folder).resolve()
-        if args.whole is None:
-            missed = try_with_their_tests(tree, wanted)
-        else:
-            known = [fault for fault in wanted if not fault.is_hidden]
-            wanted = random.Random(args.seed).sample(known, args.whole)
-            copied(tree)
-            missed = try_with_all_tests(tree, wanted, args.seed, args.state)
+        missed = try_with_their_tests(tree, wanted)
     minutes = (time.monotonic() - start) / 60
     print(f"{len(missed)} of {len(wanted)} faults missed, in {minutes:.1f} minutes")
     return 1 if missed else 0
