@@ -135,12 +135,3 @@ def test_no_module_compares_names_of_devices() -> None:
         if (nodes := [*names_compared(ast.parse(path.read_text("utf-8")))])
     }
     assert found.keys() == OTHERS.keys(), found
-
-
-@pytest.mark.parametrize(
-    "text",
-    ['x == "cuda"', 'x in ("mpi", "shmem")', '{"shmem": 1}', 'x.startswith("cuda:")',
-     'frame.isin(["openmp"])'],
-)  # fmt: skip
-def test_a_compared_name_is_found(text):
-    assert [*names_compared(ast.parse(text))]

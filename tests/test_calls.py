@@ -22,11 +22,8 @@ def test_one_command_enters_few_modules():
         functions, modules, changes = map(int, found.groups())
         if changes <= 2900:
             break
-    # Up to forty more on a shared or busy host, or with disturbed records, than on a quiet one. The
-    # first command after a boot also measures the sizes of caches.
-    # Six of the modules are the packages of the engine; before Python 3.12, a hundred of the
-    # functions are comprehensions. Forty small functions in four modules are of inputs, columns
-    # and backends as rows, which all verbs share.
+    # Up to forty more on a shared or busy host than on a quiet one. Before Python 3.12, a hundred
+    # of the functions are comprehensions.
     assert 60 < modules <= 90 and modules < functions <= 830 and functions < changes <= 2900
     assert any(line.startswith("engine/sampling/series.py: ") for line in listed)
     # Neither other families nor static analysis are imported.

@@ -185,12 +185,9 @@ def test_indexed_kernels_load_four_elements_at_once(found):
         assert {"STS", "LDS"} <= {one.name for one in shared}, op
 
 
-def test_eight_columns_of_a_matrix_are_loaded_at_once(found):
-    # For each column, an element of the matrix and an element of the vector.
+def test_rows_and_columns_of_a_block_are_loaded_at_once(found):
+    # For each of eight columns, an element of the matrix and an element of the vector.
     assert sass.loads_in_flight(found[MATVEC]) >= 2 * 8
-
-
-def test_four_rows_of_a_stencil_are_loaded_at_once(found):
     # Six rows of one column, and four rows of each neighbouring column.
     assert sass.loads_in_flight(found[STENCIL]) >= 6 + 2 * 4
 
@@ -271,15 +268,3 @@ def test_loads_from_shared_memory_follow_each_other(found):
 def test_no_variable_is_in_local_memory(found):
     for name, code in found.items():
         assert not [one for one in code if one.name in ("LDL", "STL")], name
-
-
-def test_the_reader_counts_loads_until_one_is_used():
-    def load(barrier: int) -> sass.Instruction:
-        return sass.Instruction("LDG", barrier, 0)
-
-    use = sass.Instruction("", 7, 0b01)
-    both = sass.Instruction("", 7, 0b11)
-    assert sass.loads_in_flight([load(0), load(1), both, load(0), both]) == 2
-    assert sass.loads_in_flight([load(0), load(0), load(1), use, load(0)]) == 3
-    assert sass.loads_in_flight([load(0), use, load(1), both]) == 1
-    assert sass.loads_in_flight([use]) == 0

@@ -153,11 +153,6 @@ def test_functions_with_attributes_are_called_as_others_are() -> None:
     assert hops == mk.case("dw.hop", lattice=lattice, layout="lexicographic", **own)
     assert hops == mk.dw.case(lattice, layout="lexicographic", **own)
     assert product.measure().valid and hops.measure().valid
-    wanted = {"FORMATS", "Product", "SpmvModel", "case", "convert", "measure", "multiply", "tune"}
-    assert {*attributes("spmv")} == wanted
-    wanted = {"CUTS", "LAYOUTS", "case", "hop", "lay_out", "measure", "take_back"}
-    assert {*attributes("dw")} == wanted
-    assert not attributes("stream")
 
 
 def test_every_parameter_is_described() -> None:
