@@ -179,16 +179,8 @@ def users_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make the current folder one whose files have the names of modules that processes import."""
     folder = tmp_path / "of the user"
     folder.mkdir()
-    for module in (
-        "copy",
-        "json",
-        "numpy",
-        "random",
-        "runpy",
-        "statistics",
-        "subprocess",
-        "typing",
-    ):
+    named = ("copy", "json", "numpy", "random", "runpy", "statistics", "subprocess", "typing")
+    for module in named:
         (folder / f"{module}.py").write_text(f"raise AttributeError('{module}.py of the user ran')")
     monkeypatch.chdir(folder)
     return folder
@@ -198,6 +190,15 @@ def users_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make cases small, here and in other processes."""
     monkeypatch.setenv("MEMKERN_SMALL", "1")
+
+
+@pytest.fixture
+def without_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the sections of kernels, which take long to draw, out of reports."""
+    from memkern.plots.registry import sections
+
+    for name in list(sections):
+        monkeypatch.delitem(sections, name)
 
 
 @pytest.fixture

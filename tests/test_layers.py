@@ -88,8 +88,11 @@ HEAVY = (
             f"memkern._memkern {HEAVY} tqdm",
         ),
         ("cli", f"{HEAVY} memkern.engine memkern.studies memkern.models memkern.formats"),
-        # Only bodies in the core are disassembled.
-        ("cli studies.ecm studies.doctor engine.public plots report", "memkern.static"),
+        # Only bodies in the core are disassembled, and only an executor submits tasks.
+        (
+            "cli studies.ecm studies.doctor studies.cluster engine.public plots report",
+            "memkern.static submitit",
+        ),
     ],
     ids=["analysis", "cli", "static"],
 )

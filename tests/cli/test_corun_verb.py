@@ -89,7 +89,6 @@ def test_invalid_results_are_named(capsys, monkeypatch):
         ("loops.load colour=5", "has no option 'colour'"),
         ("loops.load --threads 1,2", "--threads takes one value, not a list"),
         (f"loops.load --units {UNITS[0]}:70000", "processing unit 70000"),
-        ("loops.load --units 0", "such as 0-3:4-7"),
         ("loops.load --turns 1", "'1' is not a whole number of at least 2"),
         ("loops.load --pin compact", "--pin has no effect beside neighbours"),
         ("loops.load --repeats 2", "--repeats has no effect in turns"),
@@ -104,9 +103,3 @@ def test_wrong_input_is_one_sentence(capsys, monkeypatch, words, culprit):
     monkeypatch.setattr(capacity, "memory_left", lambda: (10**15, "the test"))
     units = [] if "--units" in words else [UNITS_OPTION]
     assert culprit in refused_words(capsys, "corun", *units, "-q", *words.split())
-
-
-def test_one_unit_is_refused(capsys, monkeypatch):
-    monkeypatch.setattr(corun, "physical_cores", lambda: [[0]])
-    told = "two processing units, and this process may use one"
-    assert told in refused_words(capsys, "corun", "-q")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checking import measured, output_of, refused_words, run
+from checking import SMALL, measured, output_of, refused_words, run
 
 from memkern import cli
 from memkern.backends import PROCESSORS
@@ -25,7 +25,6 @@ from memkern.spec.registry import of_family
 from memkern.spec.sweepfile import read_sweep
 from memkern.studies.doctor import Health
 
-SMALL = ["-l", "256", "-t", "1", "-r", "3"]
 # The short options of these verbs are Spatter's or CircusTent's.
 PEERS = {"spatter", "amo"}
 
@@ -266,12 +265,3 @@ def test_errors_refer_to_a_help_that_is_printed(capsys):
         assert code == 2 and output_of(capsys, *command.split())[0].startswith("usage: memkern")
     help = output_of(capsys, "compare", "--help")[0]
     assert "`memkern sweep --help-all`" in " ".join(help.split())
-
-
-def test_the_help_tells_that_own_code_is_not_compared(capsys):
-    words = " ".join(run(capsys, "compare", "--help")[1].split())
-    assert "gates builds and options of memkern, not other programs" in words
-    assert "`memkern corun`" in words
-    text = (Path(__file__).parents[2] / "docs" / "comparing.md").read_text()
-    own = text.partition("## Own code")[2].partition("## ")[0]
-    assert "memkern corun" in own and "--fail-on slower:5" in own

@@ -65,7 +65,6 @@ def test_three_triads_of_two_sizes_are_the_default(capsys, commands, monkeypatch
     ("words", "culprit"),
     [
         ("nope", "nope"),
-        ("loops.load elements=3", "loops.load has 3 elements, too few for 4 ranks"),
         ("loops.load --ranks 0", "ranks must be a list of whole numbers of at least 1"),
         ("loops.load --ranks 1,x", "x"),
         ("loops.load --mode both", "--mode 'both' is not one of strong, weak"),

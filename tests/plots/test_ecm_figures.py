@@ -9,11 +9,9 @@ from ecm_records import LEVELS, LOOPS, MODEL, records
 from plotting import footnotes, line
 
 from memkern.formats import ResultSet
-from memkern.models import Overlap
 from memkern.models.ecm_fit import FITTED
 from memkern.models.published_machines import published
 from memkern.plots import figures, tables
-from memkern.plots.ecm import _labelled
 from memkern.spec.kernel import Traffic
 
 
@@ -129,19 +127,9 @@ def test_the_overlap_diagram_with_the_bandwidths_of_a_file(machine):
     assert "Bandwidths: A64FX, published." in footnotes(fig)
 
 
-def test_hypotheses_have_one_label():
-    d = Overlap.parse("max(L1 load + max(L1 store, L2), memory)")
-    other = Overlap.parse("L1 + max(L2, memory)")
-    labels = _labelled(LEVELS, {"best fit": other, "second best": d})
-    assert list(labels) == ["(a)", "(b)", "(c)", "(d), second best", "best fit"]
-    assert (labels["(d), second best"], labels["best fit"]) == (d, other)
-
-
 def test_records_that_do_not_fit_are_refused():
     with refused("needs an undisturbed loops.load"):
         figures["ecm"](records(disturbed=True))
-    with refused("no record of one core"):
-        tables["ecm"](records(threads=2))
 
 
 # Roofline

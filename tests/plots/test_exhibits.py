@@ -2,33 +2,17 @@
 
 import inspect
 import re
-import shlex
-import sys
 
 import pytest
 from checking import refused
 from matplotlib.figure import Figure
 from plotting import common_columns, curve_labels, footnotes, frame, line
 
-from memkern.cli import _parse
 from memkern.formats import ResultSet
 from memkern.plots import figures, tables
 from memkern.plots.kit import Axis, Curves, Measured, Records, count_scale, log_scale, select, table
 
-# The commands that measure what figures lack, as messages of their modules name them.
-COMMANDS = {
-    text
-    for name, module in list(sys.modules.items())
-    if name.startswith("memkern.")
-    for key, text in vars(module).items()
-    if key.startswith("_MEASURE") and isinstance(text, str) and text.startswith("memkern ")
-}
 EXHIBITS = [*figures.items(), *tables.items()]
-
-
-@pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_the_command_of_a_message_is_one(command):
-    assert _parse(shlex.split(command)[1:]).run
 
 
 @pytest.mark.parametrize("name, exhibit", EXHIBITS, ids=[name for name, _ in EXHIBITS])

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from checking import refused
 from plotting import assert_legible, footnotes, line
-from spatter_records import GATHER, OWN, own_records
+from spatter_records import OWN, own_records
 
 from memkern.errors import InputError
 from memkern.plots import figures, save, sections, tables
@@ -20,7 +20,7 @@ from memkern.plots.drawing import (
     marked_look,
     panels,
 )
-from memkern.plots.frames import best, extent, frame_of, usable
+from memkern.plots.frames import best, extent, frame_of
 from memkern.plots.style import new_figure, other_look, own_look, plain, two_lines
 
 
@@ -87,11 +87,6 @@ def test_columns_share_the_attributes_of_their_frame():
     assert all(frame["kernel"].attrs[name] is facts for name, facts in frame.attrs.items())
 
 
-def test_usable_of_nothing_is_an_empty_table_with_the_columns():
-    frame, notes = usable(None, [GATHER], ["variant"])
-    assert len(frame) == 0 and "variant" in frame and notes == []
-
-
 @pytest.mark.parametrize(
     ("name", "culprit"),
     [("figure.bmp", ".pdf, .png, .svg"), ("figure", ".pdf"), ("no/such/place.svg", "No such file")],
@@ -135,10 +130,6 @@ def test_texts_of_records_are_shortened_and_escaped():
 )
 def test_series_have_different_looks_without_their_dashes(look, number):
     assert len({(one.color, one.marker) for one in map(look, range(number))}) == number
-
-
-def test_own_machines_have_different_looks():
-    assert all(look.zorder > 9 for look in map(own_look, range(4)))
 
 
 @pytest.mark.parametrize(

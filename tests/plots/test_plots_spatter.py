@@ -42,9 +42,7 @@ def without_prefetchers(frame, share=0.4):
     return pd.concat([frame.assign(prefetchers="default"), off], ignore_index=True)
 
 
-def test_exhibits_are_those_of_the_paper_and_have_descriptions():
-    assert {f"spatter-fig{n}" for n in (3, 4, 5, 6, 7, 8, 9)} <= set(figures)
-    assert {f"spatter-table{n}" for n in (1, 2, 3, 4, 5)} <= set(tables)
+def test_exhibits_have_short_descriptions():
     for function in (*figures.values(), *tables.values()):
         assert 20 < len(describe(function)) <= 100 and "\n" not in describe(function)
 

@@ -251,13 +251,3 @@ def test_what_lacks_a_prediction_is_said(tmp_path):
     path = dataclasses.replace(A64FX, ecm=None, model="A").save(tmp_path / "a.json")
     with refused("has no parameters of the ECM model"):
         figures["saturation"](results(streams()), machine=str(path))
-    elsewhere = results(streams())
-    elsewhere.environments["here"] = {"machine": {"model": "B"}}
-    with refused(r"a.json is of another machine \(A\)"):
-        figures["saturation"](elsewhere, machine=str(path))
-
-
-def test_a_report_gives_its_machine_file_to_all_figures():
-    frame = results(streams()).to_frame()
-    frame.attrs["machine_file"] = "A64FX"
-    assert "ECM model" in line_labels(figures["saturation"](frame))

@@ -7,16 +7,8 @@ from merit_records import ENVIRONMENT, records, results
 import memkern as mk
 from memkern import report
 from memkern.cli import main
-from memkern.plots.registry import sections
 from memkern.report import gallery
 from memkern.report.sides import comparison, named_apart
-
-
-@pytest.fixture
-def without_sections(monkeypatch):
-    """Leave out the sections of kernels, which take long to draw."""
-    for name in list(sections):
-        monkeypatch.delitem(sections, name)
 
 
 def slower():

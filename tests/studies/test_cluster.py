@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import output_of, python, refused_words, run, task_of, wait_until
+from checking import output_of, refused_words, run, task_of, wait_until
 
 import memkern as mk
 from memkern import cli
@@ -50,9 +50,6 @@ def sweep(tmp_path: Path) -> list[str]:
 
 def keys(results: ResultSet) -> list[tuple[str, int]]:
     return sorted((row["case_id"], row["repeat"]) for row in results)
-
-
-# Parts
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 12, 64, 1000])
@@ -95,9 +92,6 @@ def test_parts_by_hand_make_the_whole(capsys, tmp_path):
 @pytest.mark.parametrize("part", ["0/2", "3/2", "2", "a/b", "1/0", "1/2/3", "-1/2", ""])
 def test_wrong_parts_are_refused(capsys, part):
     assert "must be K/N" in refused_words(capsys, "sweep", "x.toml", f"--part={part}")
-
-
-# Tasks
 
 
 @pytest.mark.usefixtures("users_files")
@@ -265,9 +259,6 @@ def test_results_of_another_build_are_not_continued(capsys, tmp_path, sweep):
     assert "1-of-2.there.db holds results of another build (build.model: another" in refusal
 
 
-# Wrong input
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -306,11 +297,6 @@ def test_ranks_submit_nothing(capsys, monkeypatch, sweep):
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     refusal = refused_words(capsys, *sweep, "--comm", "none")
     assert "--executor submits from one process, not from 2 ranks" in refusal
-
-
-def test_tasks_need_no_import_of_submitit_without_an_executor():
-    code = "import sys; from memkern.studies import cluster; print('submitit' in sys.modules)"
-    assert python("-c", code, check=True).stdout == "False\n"
 
 
 def test_the_executors_are_those_of_the_command_line():

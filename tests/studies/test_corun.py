@@ -17,13 +17,11 @@ from machines import MACHINES, PROCESSORS, described
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine.placing.run import CaseRun, calibrated
 from memkern.engine.recording.taken import Measurement
 from memkern.engine.sampling import activity as cores
 from memkern.engine.sampling.activity import Neighbour
 from memkern.engine.sampling.prepared import Choice
 from memkern.host import capacity
-from memkern.host import environment as host_environment
 from memkern.machine import topology
 from memkern.spec.case import Case
 from memkern.spec.columns import COLUMNS
@@ -47,9 +45,6 @@ def cases() -> list[Case]:
 
 def beside(units: Any) -> None:
     mk.corun(cases(), units=units)
-
-
-# Units
 
 
 def test_sides_share_every_cache_and_node():
@@ -97,9 +92,6 @@ def test_wrong_units_are_refused(use, units, culprit):
         use(units)
 
 
-# Cases
-
-
 @TWO_UNITS
 @pytest.mark.parametrize(
     ("given", "options", "culprit"),
@@ -138,9 +130,6 @@ def test_the_usual_cases_have_data_in_memory():
     # Options replace the default sizes.
     assert corun.build("amo.rand", 2, iters=64).integers["words"] == 128
     assert corun.build("loops.load", 2, elements=64, threads=1).integers["elements"] == 64
-
-
-# Records
 
 
 @TWO_UNITS
@@ -224,26 +213,11 @@ def test_a_neighbour_that_waits_for_its_processor_disturbs_the_record(monkeypatc
     assert row["disturbed"] and row["turns"] == 0 and row["ratio"] > 0
 
 
-# Disturbance
-
-
 def test_the_neighbour_is_not_named_as_a_competitor(monkeypatch):
     threads = [(12, "python", 0), (13, "python", 1)]
     monkeypatch.setattr(cores, "_memkern", SimpleNamespace(running_threads=lambda: threads))
     assert cores.competitors() == ((12, "python", 0), (13, "python", 1))
     assert cores.competitors(Neighbour("loops.load", "abc", 12)) == ((13, "python", 1),)
-
-
-def test_a_marked_placement_makes_a_disturbed_record():
-    run = CaseRun(cases()[0].with_(runs=5, placements=1))
-    run.place()
-    run.disturb()
-    record = calibrated(run, host_environment.machine_environment()).record
-    assert record["disturbed"] and record["samples"] == 5
-    assert np.isnan(record["time_ci_low_s"])
-
-
-# Processes
 
 
 def started(case: Case) -> WorkerProcess:

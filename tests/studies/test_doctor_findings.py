@@ -294,9 +294,8 @@ def test_caches_that_are_not_reported_are_named():
 
 
 def test_what_was_not_measured_is_unknown():
-    assert "time was over" in doctoring.measured("latency.chase", None, "").text
-    found = doctoring.measured("latency.chase", None, "it needs 9 GB")
-    assert (found.subject, found.state) == ("latency", UNKNOWN) and "9 GB" in found.text
+    found = doctoring.measured("latency.chase", None, "")
+    assert found.state == UNKNOWN and "time was over" in found.text
 
 
 def results_of(seconds: float, sd: float = 0.001, **changes: Any) -> mk.ResultSet:

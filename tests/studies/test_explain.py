@@ -190,16 +190,3 @@ def test_records_of_arrays_and_other_machines_are_not_explained(capsys, tmp_path
     changed = {**other.record, "case_id": "0"}
     with pytest.raises(mk.InputError, match="is another one in this version of memkern"):
         case_of_record(changed)
-
-
-@pytest.mark.parametrize(
-    "words, culprit",
-    [
-        (("corun", "stream.copy"), "--explain has no effect in turns"),
-        (("tune", "-k", "stream.copy"), "--explain has no effect in a search"),
-        (("spmv", "hpcg:4", "--tune"), "--explain has no effect with --tune"),
-    ],
-)
-def test_what_does_not_measure_single_cases_refuses_to_explain(capsys, words, culprit):
-    code, _, err = run(capsys, *words, "--explain")
-    assert code == 2 and culprit in err

@@ -33,9 +33,6 @@ BOUND = Launcher(("mpirun", "--bind-to", "core"), scaling.OPEN_MPI)
 SRUN = "srun --mpi=pmix -n 4 --cpus-per-task=2"
 
 
-# Launchers
-
-
 @pytest.mark.parametrize(
     ("launcher", "bind", "command"),
     [
@@ -133,9 +130,6 @@ def test_a_launcher_that_is_interrupted_is_ended(tmp_path):
     with refused("run x does not end"):
         scaling.run([command, "x"], timeout_s=0.5)
     assert told.read_text() == "ended\n"
-
-
-# Cases
 
 
 def triad(elements: int = 4096, **options: Any) -> Case:
@@ -238,9 +232,6 @@ def test_a_rank_starts_no_ranks(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     with refused("scaling starts its ranks itself, but was started as one of 2"):
         mk.scaling(triad())
-
-
-# Records
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from memkern.cli import measuring, report
 from memkern.engine.placing.run import CaseRun
 from memkern.engine.sweeping import planning
 from memkern.engine.sweeping.planning import Rates
-from memkern.engine.sweeping.rounds import place_in_rounds
 from memkern.host import Host
 from memkern.results import verdicts
 from memkern.results.comparison import Compared
@@ -99,17 +98,6 @@ def test_a_quick_look_is_at_the_cases_that_tell_most(announcing, monkeypatch, ca
     assert code == 0 and 100 in found and len(found) < 100
     assert 199 in found or len(found) == 1
     assert " of 100 cases, about 1 s" in err and "are left out: 1 s did not suffice" in err
-
-
-def test_rounds_keep_what_was_placed_before_ctrl_c(interrupt_after):
-    cases = {size: mk.stream("copy", elements=size, **HOW) for size in (100, 200, 300)}
-    interrupt_after(2)
-    placed = place_in_rounds(cases, rounds=2, seconds=100.0)
-    assert placed.interrupted and len(placed.runs) == 2
-    assert list(placed.refused.values()) == ["interrupted"]
-    interrupt_after(0)
-    with pytest.raises(KeyboardInterrupt):
-        place_in_rounds(cases, rounds=2, seconds=100.0)
 
 
 def test_an_interrupted_machine_file_is_shown_but_not_written(interrupt_after, capsys, tmp_path):
