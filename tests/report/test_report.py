@@ -209,7 +209,8 @@ def test_lines_of_tables_break_within_long_names_but_not_within_numbers(whole):
     assert widths and widths == set(re.findall(r"\.w(\d+) { font-size: clamp", css)) and seen.rows
 
 
-def test_text_from_outside_is_escaped(tmp_path):
+def test_text_from_outside_is_escaped(tmp_path, monkeypatch):
+    monkeypatch.setattr(spatter, "_EXHIBITS", spatter._EXHIBITS[:1])
     bad = "<script>alert('x')</script><img src=http://evil.example/x onerror=alert(1)>"
     environment = {"machine": {bad: bad, "list": [bad, {bad: bad}]}, bad: {"a": bad}}
     records = own_records(platform=f"{bad}, 2 threads", variant=bad, isa=bad, validation=bad)
