@@ -103,3 +103,9 @@ def test_wrong_input_is_one_sentence(capsys, monkeypatch, words, culprit):
     monkeypatch.setattr(capacity, "memory_left", lambda: (10**15, "the test"))
     units = [] if "--units" in words else [UNITS_OPTION]
     assert culprit in refused_words(capsys, "corun", *units, "-q", *words.split())
+
+
+def test_one_unit_is_refused(capsys, monkeypatch):
+    monkeypatch.setattr(corun, "physical_cores", lambda: [[0]])
+    told = "two processing units, and this process may use one"
+    assert told in refused_words(capsys, "corun", "-q")

@@ -323,6 +323,7 @@ def test_files_that_are_no_baseline_are_refused(small_cases, capsys):
     for path, culprit in (
         (other, "has no case of this check"),
         (foreign, "another machine (Another Processor"),
+        (small_cases / "missing.json", "does not exist"),
     ):
         sentence = refused_words(capsys, "doctor", "--quick", "-q", "--baseline", str(path))
         assert culprit in sentence and path.name in sentence
