@@ -182,8 +182,7 @@ def test_a_home_that_cannot_be_written_is_no_error(tmp_path, home):
 
 
 def test_an_unknown_backend_of_matplotlib_is_named(tmp_path):
-    memkern([*SPATTER, "-o", "x.db"], tmp_path)
-    done = memkern(["figure", "spatter-fig3", "x.db", "-o", "x.svg"], tmp_path, MPLBACKEND="foo")
+    done = memkern(["figure", "spatter-fig3", "-o", "x.svg"], tmp_path, MPLBACKEND="foo")
     assert done.returncode == 2 and "refuses MPLBACKEND=foo" in done.stderr
 
 
