@@ -273,7 +273,7 @@ def test_loads_from_memory_are_set_beside_copies():
     told = asked([findings], frame_of(Results(rows)))
     copy, triad, load = ("stream.copy", "stream.triad", "loops.load")
     kernels = [[row["kernel"] for row in group] for group in told]
-    assert kernels == [[copy, copy], [copy, load], [triad, triad], [triad, load]]
+    assert kernels == [[copy, copy], [triad, triad], [copy, load], [triad, load]]
 
 
 def test_section_marks_disturbed_numbers():

@@ -134,6 +134,7 @@ def test_no_finding_calls_a_disturbed_record_the_best():
 def test_findings_mark_disturbed_numbers():
     text = " ".join(findings(frame_of(own_records(disturbed=True))))
     assert "gather 82.5 GB/s (disturbed)" in text and "kernel (disturbed), and the best" in text
+    assert "Each of its 4 threads has 20.6 GB/s (disturbed) in the stride-1 gather" in text
 
 
 def test_simd_against_scalar_pairs_the_same_case():

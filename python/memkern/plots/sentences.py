@@ -30,7 +30,7 @@ class Sentence(str):
 
 
 Facts: TypeAlias = "Mapping[Any, Any] | Sequence[Mapping[Any, Any]]"
-Source: TypeAlias = "Callable[[DataFrame], Facts]"
+Source: TypeAlias = "Callable[[Any], Facts]"
 
 
 class Finding(NamedTuple):
@@ -57,7 +57,7 @@ class Finding(NamedTuple):
     joint: str = ""
 
 
-def tell(rows: Iterable[Finding], records: DataFrame) -> list[Sentence]:
+def tell(rows: Iterable[Finding], records: Any) -> list[Sentence]:
     """Return the sentences of rows that have facts on the records of a machine."""
     found = []
     for row in rows:
@@ -130,16 +130,6 @@ def say(template: str, facts: Mapping[Any, Any]) -> str:
     figures; ``{mark}`` is the word alone.
     """
     return _Facts().vformat(template, (), facts)
-
-
-def shown_in(exhibit: str, sentences: Iterable[str]) -> list[Sentence]:
-    """Return sentences with the name of the figure or table that shows their numbers."""
-    return [Sentence(sentence, exhibit) for sentence in sentences]
-
-
-def told(rows: DataFrame, sentences: Callable[[DataFrame], list[str]]) -> list[str]:
-    """Return the sentences on records, none if there are no records."""
-    return [] if rows.empty else sentences(rows)
 
 
 def by_value(rows: DataFrame, column: str) -> dict[str, dict[Hashable, Any]]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from memkern.families.messages.data import (
     FITTED,
     LATENCY,
     MEASURE,
-    MILLIONS,
     RATE,
     fits,
     messages,
@@ -21,26 +19,24 @@ from memkern.plots.kit import (
     Axis,
     Curves,
     DataFrame,
+    Finding,
     Measured,
     Records,
     Selection,
     best,
     by_machine,
+    by_value,
     byte_scale,
     family_section,
     fit_rows,
-    in_bytes,
-    joined,
     log_range,
-    marked_value,
     ordered,
     quantities,
-    shown_in,
     table,
     tabulated,
+    tell,
 )
 
-_UNITS = {LATENCY: "µs", MILLIONS: "million/s", BANDWIDTH: "GB/s"}
 _RANGE = log_range(1.5, 9, alike=False)
 _WHERE = {
     "same rank": "to the rank itself",
@@ -107,34 +103,43 @@ def findings(records: DataFrame) -> list[str]:
     return by_machine(messages(records, "")[0], _on_machine)
 
 
-def _on_machine(mine: DataFrame) -> Sequence[str]:
-    """Return the findings on one machine."""
-    sentences = []
-    for (library, distance), rows in mine.groupby(["library", "distance"], sort=False):
-        where = f"by {library} {_WHERE[str(distance)]}"
-        single, many = rows[rows["window"] == 1], rows[rows["window"] > 1]
-        size, most = in_bytes(single["size_B"].min()), f"{many['window'].max():.0f}"
-        large = rows[rows["operation"] != "fetch_add"]
-        for what, some, by, lowest, column in (
-            (f"Messages {where}, {size}, one at a time", single, "size_B", True, LATENCY),
-            (f"Messages {where}, {most} started together", many, "size_B", True, MILLIONS),
-            (f"Highest bandwidth of messages {where}", large, BANDWIDTH, False, BANDWIDTH),
-        ):
-            if len(some):
-                sentences.append(f"{what}: {_each(some, by, lowest, column)}.")
-    return shown_in("messages", sentences)
+def _on_machine(mine: DataFrame) -> list[str]:
+    """Return the findings on one machine, by library and distance."""
+    groups = mine.groupby(["library", "distance"], sort=False)
+    return [sentence for _, rows in groups for sentence in tell(_ROWS, rows)]
 
 
-def _each(rows: DataFrame, by: str, lowest: bool, column: str) -> str:
-    """Return `column` of each operation's record with the lowest or highest `by`, as text."""
-    order = rows.sort_values(by, ascending=lowest, kind="stable")
-    chosen = {row["operation"]: row for row in order[::-1].to_dict("records")}
-    parts = [
-        f"{name.replace('_', '-')} {marked_value(chosen[name], column, _UNITS[column])}"
-        for name in dict.fromkeys(rows["operation"])
-    ]
-    return joined(parts)
+def _of_each(rows: DataFrame, by: str, lowest: bool) -> list[dict[Any, Any]]:
+    """Return the record of each operation with the lowest or highest `by`."""
+    rows = rows.assign(
+        name=rows["operation"].str.replace("_", "-"),
+        where=rows["distance"].map(_WHERE),
+        least_B=rows["size_B"].min(),
+        most=rows["window"].max(),
+    )
+    order = rows.sort_values(by, ascending=lowest, kind="stable").drop_duplicates("name")
+    found = by_value(order, "name")
+    return [found[name] for name in rows["name"].unique()]
 
+
+_ROWS = (
+    Finding(
+        "messages", lambda rows: _of_each(rows[rows["window"] == 1], "size_B", True),
+        "Messages by {library} {where}, {least_B:B}, one at a time: {parts}.",
+        "{name} {latency_us}",
+    ),
+    Finding(
+        "messages", lambda rows: _of_each(rows[rows["window"] > 1], "size_B", True),
+        "Messages by {library} {where}, {most:.0f} started together: {parts}.",
+        "{name} {million_per_s}",
+    ),
+    Finding(
+        "messages",
+        lambda rows: _of_each(rows[rows["operation"] != "fetch_add"], BANDWIDTH, False),
+        "Highest bandwidth of messages by {library} {where}: {parts}.",
+        "{name} {bandwidth_GBps}",
+    ),
+)  # fmt: skip
 
 _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     (

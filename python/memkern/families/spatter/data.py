@@ -23,6 +23,7 @@ from memkern.plots.kit import (
     best,
     concat,
     counted,
+    lines_B,
     marked_ratio,
     other_look,
     own_look,
@@ -199,7 +200,7 @@ def points_of(
     points : DataFrame
         Columns platform, kind, own, kernel, case, stride, apart (delta of an application pattern;
         NaN where unknown), threads (NaN where unknown or of a GPU), bandwidth_GBps, disturbed,
-        paper.
+        paper, memory_line_B (NaN of published ones).
     notes : list of str
         Sentences on the records left out.
 
@@ -213,11 +214,13 @@ def points_of(
     idle = own["working_threads"].lt(own["threads"])
     left_out = counted(int(idle.sum()), "record")
     notes += [f"{left_out} with idle threads left out."] * bool(idle.any())
-    own = own[~idle].assign(in_suite=own["suite"].fillna("").ne(""))
+    own = own[~idle]
+    own = own.assign(in_suite=own["suite"].fillna("").ne(""), memory_line_B=lines_B(own))
     own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
     columns = [
         *("platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"),
-        *(BANDWIDTH, "disturbed", "paper", *NEEDED, "time_min_ci_low_s", "time_min_ci_high_s"),
+        *(BANDWIDTH, "disturbed", "paper", "memory_line_B", *NEEDED),
+        *("time_min_ci_low_s", "time_min_ci_high_s"),
     ]
     points = concat(part.reindex(columns=columns) for part in (own, published()) if len(part))
     points = points.reset_index(drop=True)

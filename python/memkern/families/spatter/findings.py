@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from memkern.families.spatter.data import (
     KERNELS,
@@ -15,25 +16,19 @@ from memkern.families.spatter.data import (
 from memkern.plots.kit import (
     BANDWIDTH,
     DataFrame,
+    Finding,
     best,
     by_value,
     counted,
-    disturbed_mark,
     joined,
-    lines_B,
     marked_ratio,
-    percent,
-    rounded,
-    shown_in,
+    say,
+    tell,
     typed,
     undisturbed,
     with_names,
 )
 from memkern.results.ratios import Ratio
-
-# Figures of strides and of patterns by kind of platform.
-_STRIDES = {"cpu": "spatter-fig3", "gpu": "spatter-fig5"}
-_PATTERNS = {"cpu": "spatter-radars-cpu", "gpu": "spatter-radars-gpu"}
 
 
 def findings(records: DataFrame) -> list[str]:
@@ -45,102 +40,95 @@ def findings(records: DataFrame) -> list[str]:
         As `strides_cpu` of the figures, and if the column variant or pages is missing.
     """
     own, _ = own_records(records, ("variant", "pages"))
+    quiet = own[~own["disturbed"]]  # disturbed records are not compared
     points, _ = points_of(records)
-    ratios = over_stride_1(points)
     found = {}
     for platform, mine in points[points["own"]].groupby("platform", sort=False):
         kind = mine["kind"].iloc[0]
-        every = own[own["platform"] == platform]
-        beside = points[
-            points["kind"].eq(kind) & (~points["own"] | points["platform"].eq(platform))
-        ]
-        quiet = every[~every["disturbed"]]  # disturbed records are not compared
+        shown = ~points["own"] | points["platform"].eq(platform)
         found[platform] = [
-            *shown_in(_STRIDES[kind], _on_strides(mine, float(lines_B(every).max()))),
-            *shown_in(_STRIDES[kind], _beside_published(beside, str(platform))),
-            *shown_in(_PATTERNS[kind], _on_patterns(ratios[ratios["platform"] == platform])),
-            *shown_in("spatter-fig6", _on_variants(quiet)),
-            *shown_in("spatter-pages", _on_pages(quiet)),
+            *tell(_OF_POINTS[kind], points[shown & points["kind"].eq(kind)]),
+            *tell(_OF_RECORDS, quiet[quiet["platform"] == platform]),
         ]
     return with_names(found)
 
 
-def _on_strides(mine: DataFrame, line_B: float) -> list[str]:
-    """Return the sentences on the bandwidth at stride 1 and its share at larger strides."""
-    strides = {
-        word: by_value(mine[mine["kernel"] == name], "case") for name, word in KERNELS.items()
-    }
-    strides = {word: rows for word, rows in strides.items() if STRIDE_1 in rows}
-    first = [
-        f"{word} {rounded(rows[STRIDE_1][BANDWIDTH])} GB/s"
-        + disturbed_mark(rows[STRIDE_1]["disturbed"])
-        for word, rows in strides.items()
-    ]
-    kept = {
-        word: [
-            f"{marked_ratio(rows[case], rows[STRIDE_1], BANDWIDTH, Ratio.percent)} at {case}"
+def _strides(points: DataFrame) -> dict[str, dict[str, dict[Any, Any]]]:
+    """Return the own points of each kernel that has stride 1, by their case."""
+    mine = points[points["own"]]
+    found = {word: by_value(mine[mine["kernel"] == name], "case") for name, word in KERNELS.items()}
+    return {word: rows for word, rows in found.items() if STRIDE_1 in rows}
+
+
+def _at_stride_1(points: DataFrame) -> list[dict[Any, Any]]:
+    """Return the bandwidth of each kernel at stride 1."""
+    return [{**rows[STRIDE_1], "word": word} for word, rows in _strides(points).items()]
+
+
+def _kept(points: DataFrame) -> list[dict[Any, Any]]:
+    """Return the shares of the bandwidth at stride 1 that each kernel has at larger strides."""
+    found = []
+    for word, rows in _strides(points).items():
+        first = rows[STRIDE_1]
+        shares = [
+            f"{marked_ratio(rows[case], first, BANDWIDTH, Ratio.percent)} at {case}"
             for case in ("stride 8", "stride 16")
             if case in rows
         ]
-        for word, rows in strides.items()
-    }
-    drops = "; ".join(f"{word} keeps {joined(each)}" for word, each in kept.items() if each)
-    return [
-        *[f"At stride 1: {', '.join(first)}."] * bool(first),
-        *[
-            f"Of the stride-1 bandwidth, {drops} (one element of 8 B out of each line of "
-            f"{line_B:.0f} B would be {100 * 8 / line_B:g} %)."
-        ]
-        * bool(drops),
-    ]
+        if shares:
+            about = {"word": word, "shares": joined(shares), "used": 800 / first["memory_line_B"]}
+            found.append({**first, **about})
+    return found
 
 
-def _beside_published(points: DataFrame, platform: str) -> list[str]:
-    """Return the sentences on the stride-1 bandwidth of a thread beside published platforms."""
-    sentences = []
-    here = points[points["case"].eq(STRIDE_1)]
-    for kernel, word in KERNELS.items():
-        rows = here[here["kernel"] == kernel].set_index("platform")
-        each = (rows["bandwidth_GBps"] / rows["threads"]).dropna()
-        if platform not in each or len(each) < 2:
-            continue
-        rest = each.drop(platform)
-        ends = [
-            f"{rounded(each[name])} ({name}, {counted(int(rows['threads'][name]), 'thread')})"
-            for name in map(str, (rest.idxmin(), rest.idxmax()))
-        ]
-        sentences.append(
-            f"Each of its {counted(int(rows['threads'][platform]), 'thread')} has "
-            f"{rounded(each[platform])} GB/s in the stride-1 {word}, a thread of "
-            f"{counted(len(rest), 'published platform')} {' to '.join(ends)}; all threads of a "
-            "platform share the bandwidth of its memory."
-        )
-    return sentences
+def _beside_published(points: DataFrame) -> list[dict[Any, Any]]:
+    """Return the bandwidth of a thread at stride 1, and those of published platforms."""
+    each = points[points["case"].eq(STRIDE_1) & points["threads"].notna()]
+    each = each.assign(
+        bandwidth_GBps=each[BANDWIDTH] / each["threads"],
+        workers=[counted(int(number), "thread") for number in each["threads"]],
+    ).sort_values(["kernel", BANDWIDTH])
+    found = []
+    for row in each[each["own"]].to_dict("records"):
+        others = each[~each["own"] & each["kernel"].eq(row["kernel"])].to_dict("records")
+        if others:
+            ends = [
+                say("{bandwidth_GBps:3} ({platform}, {workers})", others[end]) for end in (0, -1)
+            ]
+            found.append(
+                {
+                    **row,
+                    "word": KERNELS[row["kernel"]],
+                    "number": counted(len(others), "published platform"),
+                    "ends": " to ".join(ends),
+                }
+            )
+    return found
 
 
-def _on_patterns(rows: DataFrame) -> list[str]:
-    """Return the sentence on the slowest and the fastest application pattern."""
+def _patterns(points: DataFrame) -> dict[str, Any]:
+    """Return the slowest and the fastest application pattern."""
+    rows = over_stride_1(points[points["own"]])
     if len(rows) < 2:
-        return []
+        return {}
     rows = rows.assign(disturbed=rows["disturbed"] | rows["base_disturbed"])
     each = undisturbed(rows).sort_values("ratio", kind="stable").to_dict("records")
-    low, high = each[0], each[-1]
-    return [
-        f"Of {len(rows)} application patterns the worst is {low['case']}, with "
-        f"{percent(low['ratio'])} of the stride-1 bandwidth of its kernel"
-        f"{disturbed_mark(low['disturbed'])}, and the best {high['case']}, with "
-        f"{percent(high['ratio'])}{disturbed_mark(high['disturbed'])}."
-    ]
+    worst = "{case}, with {ratio:%} of the stride-1 bandwidth of its kernel{mark}"
+    return {
+        "number": len(rows),
+        "worst": say(worst, each[0]),
+        "best": say("{case}, with {ratio:%}{mark}", each[-1]),
+    }
 
 
-def _on_variants(own: DataFrame) -> list[str]:
-    """Return the sentence on the number of cases in which each variant was the fastest."""
+def _variants(own: DataFrame) -> dict[str, str]:
+    """Return the number of cases in which each variant was the fastest."""
     width = 1 + typed(own, ["time_min_ci_relative"])["time_min_ci_relative"].fillna(0)
     ends = (own[BANDWIDTH] / width, own[BANDWIDTH] * width)
     low, high = (same_cases(own.assign(**{BANDWIDTH: end}), "variant")[0] for end in ends)
     several = low[low.notna().sum(axis=1) > 1]
     if several.empty:
-        return []
+        return {}
     fastest = several.idxmax(axis=1)
     others = high.loc[several.index].apply(lambda ends: ends.mask(fastest == ends.name))
     clear = several.max(axis=1) > others.max(axis=1)
@@ -148,21 +136,49 @@ def _on_variants(own: DataFrame) -> list[str]:
     wins = [f"{variant} won {number}" for variant, number in won.items()]
     if not clear.all():
         wins.append(f"in {int((~clear).sum())} the first two do not differ by more than intervals")
-    return [f"Of {counted(len(several), 'case')} measured with several variants, {joined(wins)}."]
+    return {"cases": counted(len(several), "case"), "wins": joined(wins)}
 
 
-def _on_pages(own: DataFrame) -> list[str]:
-    """Return the sentence on the gain by transparent huge pages."""
+def _pages(own: DataFrame) -> list[dict[str, str]]:
+    """Return the gain of each kernel by transparent huge pages."""
     both = own[own["case"].eq(STRIDE_1) & own["pages"].isin(["4k", "thp"])]
     rows = best(both, ("platform", "kernel", "pages")).sort_values("pages").to_dict("records")
-    gains = [
-        f"{KERNELS[large['kernel']]} {marked_ratio(large, small, BANDWIDTH)} times"
+    return [
+        {"word": KERNELS[large["kernel"]], "times": marked_ratio(large, small, BANDWIDTH)}
         for small, large in itertools.combinations(rows, 2)
         if small["kernel"] == large["kernel"]
     ]
-    if not gains:
-        return []
-    return [
-        f"Transparent huge pages (thp) change the bandwidth of a stride-1 {joined(gains)} as "
-        "against 4 KiB pages."
-    ]
+
+
+# Rows by kind of platform, whose figures of strides and of patterns differ.
+_OF_POINTS = {
+    kind: (
+        Finding(strides, _at_stride_1, "At stride 1: {parts}.", "{word} {bandwidth_GBps}", ", "),
+        Finding(
+            strides, _kept,
+            "Of the stride-1 bandwidth, {parts} (one element of 8 B out of each line of "
+            "{memory_line_B:.0f} B would be {used:g} %).",
+            "{word} keeps {shares}",
+            joint="; ",
+        ),
+        Finding(
+            strides, _beside_published,
+            "Each of its {workers} has {bandwidth_GBps} in the stride-1 {word}, a thread of "
+            "{number} {ends}; all threads of a platform share the bandwidth of its memory.",
+        ),
+        Finding(
+            f"spatter-radars-{kind}", _patterns,
+            "Of {number} application patterns the worst is {worst}, and the best {best}.",
+        ),
+    )
+    for kind, strides in (("cpu", "spatter-fig3"), ("gpu", "spatter-fig5"))
+}  # fmt: skip
+_OF_RECORDS = (
+    Finding("spatter-fig6", _variants, "Of {cases} measured with several variants, {wins}."),
+    Finding(
+        "spatter-pages", _pages,
+        "Transparent huge pages (thp) change the bandwidth of a stride-1 {parts} as against 4 KiB "
+        "pages.",
+        "{word} {times} times",
+    ),
+)  # fmt: skip

@@ -6,7 +6,7 @@ If a case has several records, the one with the highest bandwidth is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from memkern.plots.kit import (
@@ -15,6 +15,7 @@ from memkern.plots.kit import (
     Axis,
     Curves,
     DataFrame,
+    Finding,
     Fits,
     Measured,
     Panel,
@@ -30,13 +31,12 @@ from memkern.plots.kit import (
     line_fits,
     log_range,
     marked_look,
-    marked_value,
     ordered,
+    say,
     select,
-    shown_in,
     table,
     tabulated,
-    three_figures,
+    tell,
 )
 
 MEASURE = "memkern transfers -o transfers.parquet"
@@ -164,28 +164,37 @@ def fit_table(records: Records = None) -> DataFrame:
 
 def findings(records: DataFrame) -> list[str]:
     """Return the findings on every own machine, the most important first."""
-    return by_machine(transfers(records, "")[0], _on_machine)
+    return by_machine(transfers(records, "")[0], partial(tell, _ROWS))
 
 
-def _on_machine(mine: DataFrame) -> Sequence[str]:
-    """Return the findings on one machine."""
-    sentences = []
+def _fastest(mine: DataFrame) -> list[dict[str, str]]:
+    """Return the highest bandwidth of each memory, for each direction."""
+    found = []
     for way, rows in mine.groupby("way", sort=False):
         top = rows.sort_values(BANDWIDTH, ascending=False, kind="stable").drop_duplicates("series")
-        parts = [
-            f"{row['series']} {marked_value(row, BANDWIDTH, 'GB/s')}"
-            for row in top.to_dict("records")
-        ]
-        sentences.append(f"{WAYS[str(way)]}, highest bandwidth: {joined(parts)}.")
-    resolved = {of: fit.t0_s for of, fit in fits(mine).items() if fit.t0_resolved}
-    if resolved:
-        parts = [
-            f"{WAYS[way].lower()}, {series}, {three_figures(1e6 * t0_s)} µs"
-            for (_, way, series), t0_s in sorted(resolved.items(), key=lambda item: item[1])
-        ]
-        sentences.append(f"Time of a transfer of no data: {'; '.join(parts)}.")
-    return shown_in("transfers", sentences)
+        values = [say("{series} {bandwidth_GBps}", row) for row in top.to_dict("records")]
+        found.append({"way": WAYS[str(way)], "values": joined(values)})
+    return found
 
+
+def _of_no_data(mine: DataFrame) -> list[dict[str, Any]]:
+    """Return the resolved times of transfers of no data, the shortest first."""
+    order = sorted(fits(mine).items(), key=lambda item: item[1].t0_s)
+    return [
+        {"way": WAYS[way].lower(), "series": series, "t0_us": 1e6 * fit.t0_s}
+        for (_, way, series), fit in order
+        if fit.t0_resolved
+    ]
+
+
+_ROWS = (
+    Finding("transfers", _fastest, "{way}, highest bandwidth: {values}."),
+    Finding(
+        "transfers", _of_no_data, "Time of a transfer of no data: {parts}.",
+        "{way}, {series}, {t0_us:3} µs",
+        joint="; ",
+    ),
+)  # fmt: skip
 
 _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     (
