@@ -686,7 +686,8 @@ FAULTS = (
     # Figures and the report
     Fault("the best record though it is disturbed", '[*prefer, "quiet", value],',
           '[*prefer, value, "quiet"],', "pytest test_plots -k undisturbed_one"),
-    Fault("T0 in nanoseconds", '"T0_us": text(1e6 * fit.t0_s', '"T0_us": text(1e9 * fit.t0_s',
+    Fault("T0 in nanoseconds", '"T0_us": fit.parameters["t0"].text(1e6)',
+          '"T0_us": fit.parameters["t0"].text(1e9)',
           "pytest test_plots_messages -k fits_have"),
     Fault("the setting with the fewest cases",
           '.drop_duplicates([*per], keep="last")', '.drop_duplicates([*per], keep="first")',

@@ -238,6 +238,16 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(every[:_MOST_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return number and noun: '1 record', '3 records'."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return the parts as a list in a sentence: 'a', 'a and b', 'a, b and c'."""
+    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
+
+
 def converter(read: Callable[[str], T]) -> Callable[[str], T]:
     """Return a converter for argparse, which prints the sentences of its errors."""
 

@@ -276,12 +276,6 @@ def test_loads_from_memory_are_set_beside_copies():
     assert kernels == [[copy, copy], [triad, triad], [copy, load], [triad, load]]
 
 
-def test_section_marks_disturbed_numbers():
-    rows = frame(stream(nt=False)).assign(disturbed=True)
-    text = " ".join(findings(frame_of(rows)))
-    assert "At the largest size (256 MiB): copy 30 GB/s (disturbed)" in text
-
-
 def test_disturbed_records_are_neither_fitted_nor_the_best():
     rows = frame([*bs(numbers=[1]), *stream(nt=False)])
     first = rows.index == rows[rows["kernel"] == "bs.bs1"].index[2]

@@ -39,7 +39,7 @@ def test_exact_data_are_recovered(weighting):
     assert np.abs(fit.residuals / times(sizes())).max() < 1e-9
     low, high = fit.wmax_ci_GBps
     assert low <= high and high - low < 1e-6
-    t0, wmax = f"T0 = {1e6 * T0:.3g} us [", "Wmax = 800 GB/s [800, 800]"
+    t0, wmax = f"T0 = {1e6 * T0:.3g} [", "Wmax = 800 [800, 800] GB/s"
     assert t0 in repr(fit) and wmax in repr(fit) and f"{len(sizes())} points" in repr(fit)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memkern.checks import counted
 from memkern.limits import cgroup_folders, read_number, read_text
 from memkern.machine import smbios
 from memkern.machine.environment import (
@@ -102,10 +103,6 @@ def _untold(holds: object, what: str, advice: str) -> tuple[object, str, str, st
 
 def _those_that_hold(*rows: tuple[object, str]) -> list[str]:
     return [text for holds, text in rows if holds]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _GB(size_B: int | None) -> str:
@@ -363,7 +360,7 @@ def _cgroup(base: Path, environment: Environment, throttled: int | None) -> Find
         ),
     )
     text = " and ".join(limited) or "no limits on memory, huge pages, processes or processor time"
-    stopped = _counted(throttled or 0, "time")
+    stopped = counted(throttled or 0, "time")
     text += f"; it was stopped {stopped} while doctor measured" * bool(throttled)
     return first_that_holds(
         "cgroup",
@@ -385,7 +382,7 @@ def _swap(base: Path, moved: int | None) -> Finding:
     sizes = [words[2:4] for line in lines if known and len(words := line.split()) >= 4]
     used_B = sum(int(used) * 1024 for _, used in sizes if used.isdecimal())
     in_use = f"{_GB(used_B)} of swap are in use"
-    pages = f"{_counted(moved or 0, 'page')} moved from or to swap while doctor measured"
+    pages = f"{counted(moved or 0, 'page')} moved from or to swap while doctor measured"
     advice = "stop programs that need the memory (see free and top), or, as root: swapoff -a"
     return first_that_holds(
         "swap",
@@ -403,7 +400,7 @@ def _reclaim(pages: int | None) -> Finding:
         (
             pages,
             NOTE,
-            f"the kernel reclaimed {_counted(pages or 0, 'page')} while doctor measured: little "
+            f"the kernel reclaimed {counted(pages or 0, 'page')} while doctor measured: little "
             "memory is free",
             "stop programs that need the memory, or, as root: echo 1 > /proc/sys/vm/drop_caches",
         ),
@@ -414,7 +411,7 @@ def _reclaim(pages: int | None) -> Finding:
 def _ksm(base: Path) -> Finding:
     run = read_number(base, "sys/kernel/mm/ksm/run")
     sharing = read_number(base, "sys/kernel/mm/ksm/pages_sharing")
-    merged = "" if sharing is None else f"; {_counted(sharing, 'merged page')}"
+    merged = "" if sharing is None else f"; {counted(sharing, 'merged page')}"
     return first_that_holds(
         "KSM",
         _untold(run is None, "whether equal pages are merged", SHOW_FILES),
@@ -499,7 +496,7 @@ def _balloon(base: Path, before: Counters, after: Counters) -> Finding:
         (
             moved,
             BAD,
-            f"{it_has}, and {_counted(moved, 'page')} moved while doctor measured",
+            f"{it_has}, and {counted(moved, 'page')} moved while doctor measured",
             advice,
         ),
         (held, NOTE, it_has, advice),
@@ -515,21 +512,21 @@ def _memory(base: Path, hypervisor: str | None) -> Finding:
     of_table = f": the {len(modules)} in its table are not real" * bool(modules)
     virtual = f"this is a virtual machine, whose host has the memory modules{of_table}"
     unknown = (
-        f"{_counted(found.channels, 'populated channel')} (counted {found.counted_by}), of unknown "
+        f"{counted(found.channels, 'populated channel')} (counted {found.counted_by}), of unknown "
         "speed"
         if found.channels
         else "the system does not report which modules there are"
     )
     text = (
-        f"{_counted(len(modules), 'module')} ({sum(m.size_B for m in modules) / 2**30:.0f} GiB) in "
-        f"{_counted(found.channels, 'channel')}, counted {found.counted_by}, at {speed_MTs} MT/s"
+        f"{counted(len(modules), 'module')} ({sum(m.size_B for m in modules) / 2**30:.0f} GiB) in "
+        f"{counted(found.channels, 'channel')}, counted {found.counted_by}, at {speed_MTs} MT/s"
         + f": at most {found.peak_GBps or 0:.1f} GB/s, with 64 bits in a channel"
         * (found.peak_GBps is not None)
     )
     kinds = {(module.size_B, module.configured_MTs or module.rated_MTs) for module in modules}
     rated = max((module.rated_MTs for module in modules), default=0)
     wrong = _those_that_hold(
-        (found.empty_channels, _counted(found.empty_channels, "empty channel")),
+        (found.empty_channels, counted(found.empty_channels, "empty channel")),
         (len(kinds) > 1, "the modules differ in size or speed"),
         (rated > speed_MTs > 0, f"modules for {rated} MT/s run at {speed_MTs}"),
     )
@@ -550,7 +547,7 @@ def _memory(base: Path, hypervisor: str | None) -> Finding:
 
 def _memory_errors(counters: Counters, more: int | None) -> Finding:
     number = counters.get("memory_errors", 0)
-    text = f"{_counted(number, 'error')} of the memory corrected since the boot"
+    text = f"{counted(number, 'error')} of the memory corrected since the boot"
     return first_that_holds(
         "memory errors",
         _untold(more is None, "errors of the memory that were corrected (EDAC)", ASK_HOST),

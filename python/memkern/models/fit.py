@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from memkern.statistics import meaningful
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -33,6 +35,11 @@ class Parameter(NamedTuple):
     low: float
     high: float
     unit: str
+
+    def text(self, factor: float = 1.0) -> str:
+        """Return the estimate times a positive number, with its interval: ``1.43 [1.2, 1.66]``."""
+        value, low, high = (meaningful(factor * x) for x in (self.value, self.low, self.high))
+        return f"{value} [{low}, {high}]"
 
 
 class Prediction(NamedTuple):

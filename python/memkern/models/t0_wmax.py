@@ -77,8 +77,8 @@ class T0WmaxFit(ModelFit):
     def __repr__(self) -> str:
         """Return both parameters with their intervals, the number of points and the remark."""
         parts = [
-            _with_interval("T0", 1e6 * self.t0_s, [1e6 * end for end in self.t0_ci_s], "us"),
-            _with_interval("Wmax", self.wmax_GBps, self.wmax_ci_GBps, "GB/s"),
+            f"T0 = {self.parameters['t0'].text(1e6)} us",
+            f"Wmax = {self.parameters['wmax'].text()} GB/s",
             f"{len(self.residuals)} points",
             f"r2 = {self.r2:.4f}",
             *([self.remark] if self.remark else []),
@@ -387,10 +387,6 @@ def _entry_B(sizes: Floats, entries: Floats) -> float:
     """Return the bytes of an entry, NaN if not all points have equally many."""
     each = sizes / entries
     return float(each[0]) if np.allclose(each, each[0], rtol=1e-9, atol=0) else math.nan
-
-
-def _with_interval(name: str, value: float, ends: Iterable[float], unit: str) -> str:
-    return f"{name} = {value:.3g} {unit} [{', '.join(f'{end:.3g}' for end in ends)}]"
 
 
 class Side(NamedTuple):

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from memkern.checks import counted as counted
+from memkern.checks import joined as joined
 from memkern.checks import unknown
 from memkern.errors import InputError
 from memkern.formats.resultset import need_columns, need_rows
@@ -347,19 +349,9 @@ def lines_B(frame: DataFrame) -> Series:
     return typed(frame, ["memory_line_B"])["memory_line_B"].fillna(64.0)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return number and noun: '1 record', '3 records'."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def rounded(bandwidth: float) -> str:
     """Return a bandwidth in three figures, or in full from 1000 on: 4.82, 43.7, 117."""
     return f"{bandwidth:.{0 if bandwidth >= 100 else 1 if bandwidth >= 10 else 2}f}"
-
-
-def joined(parts: Sequence[str]) -> str:
-    """Return the parts as a list in a sentence: 'a', 'a and b', 'a, b and c'."""
-    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
 def three_figures(value: float) -> str:
@@ -401,15 +393,12 @@ def fit_rows(fits: Fits, by: Sequence[str]) -> DataFrame:
     """Return a table with a row for each fit, and the columns `by` and `FIT_COLUMNS`."""
     from pandas import DataFrame
 
-    def text(value: float, low: float, high: float) -> str:
-        return f"{three_figures(value)} [{three_figures(low)}, {three_figures(high)}]"
-
     rows = [
         {
             **dict(zip(by, group, strict=True)),
             "points": len(fit.residuals),
-            "T0_us": text(1e6 * fit.t0_s, *(1e6 * end for end in fit.t0_ci_s)),
-            "Wmax_GBps": text(fit.wmax_GBps, *fit.wmax_ci_GBps),
+            "T0_us": fit.parameters["t0"].text(1e6),
+            "Wmax_GBps": fit.parameters["wmax"].text(),
             "B0.8": fit.b80_B,
             "far": fit.far,
         }

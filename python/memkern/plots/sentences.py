@@ -114,7 +114,8 @@ class _Quantity(float):
     def of(cls, facts: Mapping[Any, Any], column: Any) -> _Quantity:
         found = cls(facts[column])
         width = "ci_relative" if column == "ns_per_access" else "time_min_ci_relative"
-        found.text = marked_value(facts, column, _UNITS[column], width)
+        value = with_interval(found, facts.get(width) or 0.0, _UNITS[column])
+        found.text = value + disturbed_mark(facts["disturbed"])
         return found
 
     def __format__(self, spec: str) -> str:
@@ -140,14 +141,6 @@ def by_value(rows: DataFrame, column: str) -> dict[str, dict[Hashable, Any]]:
 def disturbed_mark(disturbed: object) -> str:
     """Return the mark after a number from a disturbed record, '' after other numbers."""
     return " (disturbed)" if disturbed else ""
-
-
-def marked_value(
-    row: Mapping[Any, Any], column: str, unit: str, width: str = "time_min_ci_relative"
-) -> str:
-    """Return a value of a record with its unit and interval, marked if it was disturbed."""
-    value = with_interval(row[column], row.get(width) or 0.0, unit)
-    return value + disturbed_mark(row["disturbed"])
 
 
 def marked_ratio(

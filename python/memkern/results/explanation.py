@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from memkern.backends import HOST
+from memkern.checks import joined
 from memkern.discovery import family_module
 from memkern.spec.experiments import LEFT, LEVEL, LIMIT, WITHOUT
 
@@ -207,9 +208,8 @@ class Explanation:
             if part >= _LEAST:
                 parts.append(f"{part * self.unit_s * scale:.3g} are behind {one.cause}")
             behind = min(behind, one.ratio)
-        where = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-        where = where or f"none are behind {self.levels[0].cause}" if self.levels else ""
-        return where and f"of {self.unit_s * scale:.3g} {unit} {self.unit}, {where}"
+        where = parts or [f"none are behind {one.cause}" for one in self.levels[:1]]
+        return f"of {self.unit_s * scale:.3g} {unit} {self.unit}, {joined(where)}" if where else ""
 
     def _why(self) -> str:
         cause, _ = self.first

@@ -103,7 +103,7 @@ class Fitted:
         """Return T0 of the smallest sizes with its interval, or its upper bound."""
         fit = self.fits[0]
         if fit.t0_resolved:
-            return _interval(name, [1e6 * x for x in (fit.t0_s, *fit.t0_ci_s)], "µs")
+            return f"{name} {fit.parameters['t0'].text(1e6)} µs"
         most = fit.t0_ci_s[1]
         return (
             f"{name} below {three_figures(1e6 * most)} µs" if most > 0 else f"{name} not resolved"
@@ -111,7 +111,7 @@ class Fitted:
 
     def wmax(self) -> str:
         """Return Wmax of the largest sizes with its interval."""
-        return _interval("Wmax", self.wmax_GBps, "GB/s")
+        return f"Wmax {self.fits[-1].parameters['wmax'].text()} GB/s"
 
     @property
     def wmax_GBps(self) -> tuple[float, float, float]:
@@ -124,12 +124,6 @@ class Fitted:
         """Whether each row is in a fit."""
         sizes = [size for fit in self.fits for size in fit.points["bytes_B"]]
         return self.rows["bytes_B"].isin(sizes)
-
-
-def _interval(name: str, values: Sequence[float], unit: str) -> str:
-    """Return a value with its interval as text: 'T0 1.43 [1.2, 1.66] µs'."""
-    value, low, high = map(three_figures, values)
-    return f"{name} {value} [{low}, {high}] {unit}"
 
 
 def own_tests(records: Records, kernels: Sequence[str]) -> tuple[DataFrame, list[str]]:

@@ -18,7 +18,6 @@ from memkern.plots.kit import (
     DataFrame,
     Finding,
     best,
-    by_value,
     counted,
     joined,
     marked_ratio,
@@ -53,31 +52,26 @@ def findings(records: DataFrame) -> list[str]:
     return with_names(found)
 
 
-def _strides(points: DataFrame) -> dict[str, dict[str, dict[Any, Any]]]:
-    """Return the own points of each kernel that has stride 1, by their case."""
-    mine = points[points["own"]]
-    found = {word: by_value(mine[mine["kernel"] == name], "case") for name, word in KERNELS.items()}
-    return {word: rows for word, rows in found.items() if STRIDE_1 in rows}
-
-
 def _at_stride_1(points: DataFrame) -> list[dict[Any, Any]]:
-    """Return the bandwidth of each kernel at stride 1."""
-    return [{**rows[STRIDE_1], "word": word} for word, rows in _strides(points).items()]
+    """Return the own point of each kernel at stride 1."""
+    rows = points[points["own"] & points["case"].eq(STRIDE_1)].sort_values("kernel")
+    return rows.assign(word=rows["kernel"].map(KERNELS)).to_dict("records")
 
 
 def _kept(points: DataFrame) -> list[dict[Any, Any]]:
     """Return the shares of the bandwidth at stride 1 that each kernel has at larger strides."""
+    mine = points[points["own"]].set_index(["kernel", "case"], drop=False).to_dict("index")
     found = []
-    for word, rows in _strides(points).items():
-        first = rows[STRIDE_1]
+    for first in _at_stride_1(points):
+        kernel = first["kernel"]
         shares = [
-            f"{marked_ratio(rows[case], first, BANDWIDTH, Ratio.percent)} at {case}"
+            f"{marked_ratio(mine[kernel, case], first, BANDWIDTH, Ratio.percent)} at {case}"
             for case in ("stride 8", "stride 16")
-            if case in rows
+            if (kernel, case) in mine
         ]
         if shares:
-            about = {"word": word, "shares": joined(shares), "used": 800 / first["memory_line_B"]}
-            found.append({**first, **about})
+            used = 100 * 8 / first["memory_line_B"]
+            found.append({**first, "shares": joined(shares), "used": used})
     return found
 
 
@@ -87,22 +81,16 @@ def _beside_published(points: DataFrame) -> list[dict[Any, Any]]:
     each = each.assign(
         bandwidth_GBps=each[BANDWIDTH] / each["threads"],
         workers=[counted(int(number), "thread") for number in each["threads"]],
-    ).sort_values(["kernel", BANDWIDTH])
+    ).sort_values(BANDWIDTH)
     found = []
-    for row in each[each["own"]].to_dict("records"):
+    for row in _at_stride_1(each):
         others = each[~each["own"] & each["kernel"].eq(row["kernel"])].to_dict("records")
         if others:
+            number = counted(len(others), "published platform")
             ends = [
                 say("{bandwidth_GBps:3} ({platform}, {workers})", others[end]) for end in (0, -1)
             ]
-            found.append(
-                {
-                    **row,
-                    "word": KERNELS[row["kernel"]],
-                    "number": counted(len(others), "published platform"),
-                    "ends": " to ".join(ends),
-                }
-            )
+            found.append({**row, "number": number, "ends": " to ".join(ends)})
     return found
 
 
