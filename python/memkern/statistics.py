@@ -217,6 +217,11 @@ def with_interval(value: float, relative: float, unit: str = "") -> str:
     return f"{text} ({low} to {high})"
 
 
+def with_bounds(value: float, low: float, high: float) -> str:
+    """Return a number with the ends of its interval: ``1.43 [1.2, 1.66]``."""
+    return f"{meaningful(value)} [{meaningful(low)}, {meaningful(high)}]"
+
+
 def meaningful(value: float, relative: float = 0.0) -> str:
     """Return a number in the figures that the width of its interval leaves.
 

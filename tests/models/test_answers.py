@@ -25,6 +25,12 @@ CHASE = {
 }  # fmt: skip
 
 
+def test_bandwidths_of_many_cores_are_in_full():
+    many = {**COPY, "threads": 400, "bandwidth_GBps": 99999.0}
+    text = health_sentence([many], {"e1": {"machine": {"cores": 400}}})
+    assert "better than is known" in text and "e+" not in text
+
+
 def test_without_a_range_that_decides_there_is_no_verdict():
     text = health_sentence([COPY])
     assert text.startswith(

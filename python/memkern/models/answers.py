@@ -46,7 +46,7 @@ class OwnRate(NamedTuple):
 
     def beside(self, GBps: float) -> str:
         """Return the phrase that sets another bandwidth in GB/s against it."""
-        return f"{100 * GBps / self.GBps:.0f} % of the {self.GBps:.3g} GB/s of {self.what}"
+        return f"{100 * GBps / self.GBps:.0f} % of the {meaningful(self.GBps)} GB/s of {self.what}"
 
 
 def own_rates(
@@ -227,8 +227,8 @@ def compared(
     if known is not None and known.decides:
         titles = "; ".join(dict.fromkeys(source.title for source in known.sources))
         against = (
-            f"{known.low:.3g} to {known.high:.3g} {unit} of this processor by published values "
-            f"({titles})"
+            f"{meaningful(known.low)} to {meaningful(known.high)} {unit} of this processor by "
+            f"published values ({titles})"
         )
         return Compared(
             value, known.low, known.high, what, against, against, True, is_time, known.shared
@@ -254,7 +254,7 @@ def compared(
         (of_cores, "the largest published bandwidth of a core"),
         (peak if peak > 0 else math.inf, "channels x rate"),
     )
-    return Compared(value, 0.0, most, what, against, f"{most:.3g} GB/s by {source}", False)
+    return Compared(value, 0.0, most, what, against, f"{meaningful(most)} GB/s by {source}", False)
 
 
 def health_sentence(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memkern.statistics import meaningful
+from memkern.statistics import with_bounds
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,8 +38,7 @@ class Parameter(NamedTuple):
 
     def text(self, factor: float = 1.0) -> str:
         """Return the estimate times a positive number, with its interval: ``1.43 [1.2, 1.66]``."""
-        value, low, high = (meaningful(factor * x) for x in (self.value, self.low, self.high))
-        return f"{value} [{low}, {high}]"
+        return with_bounds(factor * self.value, factor * self.low, factor * self.high)
 
 
 class Prediction(NamedTuple):

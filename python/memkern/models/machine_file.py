@@ -22,6 +22,7 @@ from memkern.checks import shown
 from memkern.errors import InputError
 from memkern.models.ecm import Ecm, EcmLevel, MemoryRate
 from memkern.models.overlap import Overlap
+from memkern.statistics import meaningful, with_bounds
 
 FORMAT = "memkern machine"
 VERSION = 2
@@ -49,11 +50,12 @@ class Quantity:
         return Quantity(self.value * factor, self.low * factor, self.high * factor)
 
     def __str__(self) -> str:
-        """Return three significant figures, with the interval if there is one."""
+        """Return the value in the figures of `meaningful`, with the interval if there is one."""
         if not self.known:
             return "unknown"
-        ends = "" if math.isnan(self.low) else f" [{self.low:.3g}, {self.high:.3g}]"
-        return f"{self.value:.3g}{ends}"
+        if math.isnan(self.low):
+            return meaningful(self.value)
+        return with_bounds(self.value, self.low, self.high)
 
 
 @dataclass(frozen=True)

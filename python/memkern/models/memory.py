@@ -22,6 +22,7 @@ from memkern.backends import ACCELERATORS
 from memkern.machine.caches import MULTIPLE
 from memkern.models.records import cache_ends
 from memkern.results.ratios import Record, ratio
+from memkern.statistics import meaningful
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -317,7 +318,8 @@ def _disagree(what: str, values: Mapping[str, Record]) -> dict[str, list[Record]
         return {}
     again = f" ({apart.text()} times as fast in turns)" if apart.in_turns else ""
     sentence = (
-        f"{what}: {low:.3g} GB/s as {ordered[0]} and {high:.3g} GB/s as {ordered[-1]} are "
+        f"{what}: {meaningful(low)} GB/s as {ordered[0]} and {meaningful(high)} GB/s as "
+        f"{ordered[-1]} are "
         f"{100 * (high / low - 1):.0f} % apart{again}, though definition and size are the same."
     )
     return {sentence: pair}
