@@ -703,7 +703,7 @@ FAULTS = (
           "pytest test_plots_numa -k nodes"),
     Fault("non-temporal stores drawn as ordinary ones",
           '_DASHED = {"linestyle": NT_DASHES, "markersize": 2.0}',
-          '_DASHED = {"markersize": 2.0}', "pytest test_plots_streaming -k every_point"),
+          '_DASHED = {"markersize": 2.0}', "pytest test_plots_streaming -k both_kinds_of_stores"),
     Fault("scalar code over vectors", 'ratio=table[variant] / table["scalar"]',
           'ratio=table["scalar"] / table[variant]',
           "pytest test_plots_spatter -k pairs_the_same_case"),

@@ -92,5 +92,5 @@ def test_energy_needs_both_layouts():
     slower = [{**row, "performance_GFLOPs": 1.0, "energy_J": 1e9} for row in rows]
     limited = [{**row, "clock_limit": 2000, "energy_J": 2 * row["energy_J"]} for row in rows]
     changes = energies(hops(frame([*rows, *slower, *limited]), "")[0])
-    assert len(changes) == 8 and not changes["disturbed"].any()
+    assert len(changes) == 8
     assert np.allclose(changes["energy_percent"], CHANGE)

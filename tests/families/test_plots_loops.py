@@ -70,8 +70,6 @@ def test_matrix_vector_draws_both_limits():
     eight, hint = "8 B from memory an element", "non-temporal prefetch hint on A"
     limits = {eight: 2 * 45 / 8, "24 B from memory an element": 2 * 45 / 24}
     assert heights == pytest.approx({"plain": 8.0, hint: 4.0} | limits)
-    ends = [curve.get_xdata()[0] for curve in ax.lines if len(set(curve.get_xdata())) == 1]
-    assert [end for end in ends if end > 1] == [32 * KIB * 4, 4 * MIB, 16 * MIB]
     # The paper has the size of y in bytes on its axis.
     assert ax.get_xlabel() == "Size of y"
     assert list(line(ax, "plain").get_xdata()) == sorted(8 * row["rows"] for row in matvec())[::2]
@@ -99,8 +97,6 @@ def test_traffic_of_matvec_is_counted_beside_the_model():
     for label, share in wanted.items():
         np.testing.assert_allclose(line(ax, label).get_data(), [sizes, share * model])
     np.testing.assert_allclose(line(ax, "24 B: y in memory").get_ydata(), 24)
-    assert [text.get_text() for text in ax.texts] == ["L1", "L2", "L3", "memory"]
-    assert (ax.get_ylim()[0], ax.get_ylabel()) == (0, "Traffic (B per element of A)")
 
 
 def test_traffic_of_matvec_without_counters_is_modelled():

@@ -50,7 +50,7 @@ def numa(monkeypatch, capsys, nodes, memories, *words):
     return out.splitlines(), error, measured
 
 
-def test_four_nodes_are_measured_printed_and_drawn(monkeypatch, capsys):
+def test_four_nodes_are_measured_and_printed(monkeypatch, capsys):
     out, error, rows = numa(monkeypatch, capsys, NODES, [0, 1, 2, 3])
     assert error == "" and len(rows) == 2 * 3 * 4
     assert out == [
@@ -68,11 +68,6 @@ def test_four_nodes_are_measured_printed_and_drawn(monkeypatch, capsys):
     shown = tables["latency-numa"](Results(rows)).set_index(["units", "memory"])
     assert len(shown) == 12
     assert shown.loc[(1, 3), ["ns_per_access", "bandwidth_GBps"]].tolist() == [200.0, 25.0]
-    latencies, bandwidths = (
-        ax.images[0].get_array() for ax in figures["latency-numa"](Results(rows)).axes[:2]
-    )
-    assert latencies.shape == bandwidths.shape == (3, 4)
-    assert latencies[0].tolist() == [100.0, 150.0, 200.0, 250.0]
 
 
 def test_memory_that_may_not_be_used_is_left_out(monkeypatch, capsys):
@@ -116,9 +111,6 @@ def test_the_best_record_of_a_pair_of_nodes_counts():
     worse = {**rows[0], "ns_per_access": 900.0, "disturbed": True}
     slower = {**rows[1], "bandwidth_GBps": 1.0}
     records = Results([*rows, worse, slower])
-    latencies, bandwidths = (ax.images[0] for ax in figures["latency-numa"](records).axes[:2])
-    assert latencies.get_array().tolist() == [[100.0]]
-    assert bandwidths.get_array().tolist() == [[50.0]]
     (row,) = tables["latency-numa"](records).to_dict("records")
     assert (row["ns_per_access"], row["bandwidth_GBps"]) == (100.0, 50.0)
     assert not row["disturbed"]

@@ -7,7 +7,6 @@ from streaming_figure_records import (
     OWN,
     bs,
     everything,  # noqa: F401 (for the fixture `whole`)
-    held,
     raider,
     record,
     stream,
@@ -16,7 +15,6 @@ from streaming_figure_records import (
 from memkern import reference
 from memkern.plots import figures, tables
 
-ELEMENTS = (100_000, 1_000_000, 10_000_000)
 # How much slower than the first each triad is, in the order of the panels.
 SLOWER = {"triad": 1, "gather_triad": 8, "scatter_triad": 10}
 
@@ -46,15 +44,6 @@ def test_raider_bars_are_own_and_published_values(whole):
     limits = [ax.get_ylim()[1] for ax in fig.axes[:4]]
     assert len(set(limits)) == 1 and fig.axes[4].get_ylim()[1] > 500
     assert "10 000 000" in footnotes(fig).replace("\N{NO-BREAK SPACE}", " ")
-
-
-def test_raider_sizes_draw_three_triads(whole):
-    for ax, slower in zip(figures["raider-sizes"](whole).axes, SLOWER.values(), strict=True):
-        mine = line(ax, OWN)
-        wanted = [held(24 * number) / slower for number in ELEMENTS]
-        np.testing.assert_allclose(mine.get_data(), [ELEMENTS, wanted])
-        assert len(line(ax, "thor, MPI").get_xdata()) == 5
-        assert mine.get_linewidth() > line(ax, "nocona, OpenMP").get_linewidth()
 
 
 def scaled(ranks=(1, 2, 4), size=8_700_000, **other):
