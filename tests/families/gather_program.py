@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from checking import Changed, checked, corrupted, everywhere, message_of, prepared
+from checking import Changed, checked, corrupted, everywhere
 
 import memkern as mk
 from memkern import backends
@@ -142,28 +142,6 @@ def faults(device: str) -> dict[str, Any]:
     return {"missed": missed}
 
 
-def refusals(device: str) -> dict[str, Any]:
-    """Return the messages of refused cases."""
-    wrong: dict[str, dict[str, Any]] = {
-        "indexed": {"variant": "indexed"},
-        "packed": {"variant": "packed"},
-        "neighbor": {"variant": "neighbor"},
-        "gs": {"kernel": "spatter.gs", "pattern_gather": [0], "pattern_scatter": [0]},
-        "twice": {"kernel": "spatter.scatter", "pattern": [0, 8], "delta": 8},
-        "threads": {"threads": 2},
-        "wrap": {"wrap": 5},
-        "batches": {"variant": "indexed", "flush_every": 2},
-        "memory": {"count": 2**40},
-    }
-    messages = {}
-    for name, options in wrong.items():
-        kernel = options.pop("kernel", "spatter.gather")
-        if kernel != "spatter.gs":
-            options = {"pattern": [0, 1], **options}
-        messages[name] = message_of(prepared, kernel, device=device, **options)
-    return messages
-
-
 def records(device: str) -> dict[str, Any]:
     """Return the records of each method and of the variant `best`."""
     shape: dict[str, Any] = {"pattern": "UNIFORM:4:1:NR", "count": 64}
@@ -176,7 +154,7 @@ def records(device: str) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[..., dict[str, Any]]] = {
-    f.__name__: f for f in (validates, applied, faults, refusals, records)
+    f.__name__: f for f in (validates, applied, faults, records)
 }
 
 if __name__ == "__main__":

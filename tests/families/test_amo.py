@@ -4,10 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from checking import Changed, checked, corrupted, measured, output_of
+from checking import Changed, checked, corrupted, measured, output_of, refused
 
 import memkern as mk
-from memkern.errors import InputError
 from memkern.families.amo import checks, verb
 from memkern.families.amo import kernels as amo
 
@@ -25,7 +24,6 @@ PUT = ("scatter", "gather", "sg")
         ("rand", {"primitive": "xor", "dtype": "float64"}, "no xor"),
         ("ptrchase", {"returns": "unused"}, "always uses"),
         ("rand", {"primitive": "cas", "returns": "unused"}, "always uses"),
-        ("rand", {"iters": 2**36}, "memory"),
         ("rand", {"padding": 12}, "multiple of the 8 bytes"),
         ("rand", {"memsize": 100}, "memsize must be a multiple of the 8 bytes of a word"),
         ("rand", {"memsize": 64, "words": 8}, "not both"),
@@ -37,9 +35,8 @@ PUT = ("scatter", "gather", "sg")
     ],
 )
 def test_wrong_options_are_refused(pattern, options, match):
-    with pytest.raises((InputError, MemoryError), match=match) as caught:
+    with refused(match):
         mk.amo(pattern, **{"iters": 8, "threads": 1, **options})
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -81,9 +78,7 @@ def test_a_swap_with_the_target_changes_no_word(pattern):
 @pytest.mark.parametrize("pattern", PUT)
 def test_swaps_with_the_target_store_values_of_other_words(pattern):
     case = mk.amo(pattern, primitive="cas-target", iters=40, threads=2)
-    native = case.prepare().native
-    assert checked(case, native).valid
-    wrong = corrupted(native, "VAL", 3, lambda value: 2.0**30 + 5)
+    wrong = corrupted(case.prepare().native, "VAL", 3, lambda value: 2.0**30 + 5)
     assert not checked(case, wrong).valid
 
 
@@ -284,10 +279,6 @@ def test_the_verb_measures_every_combination(capsys):
     )
     seen = {(r["kernel"], r["primitive"], r["order"], r["threads"]) for r in records}
     assert len(seen) == 16
-    out, _ = output_of(capsys, "amo", "-i", "50", "--runs", "2", "--primitive", "exchange,plain")
-    assert len(out.splitlines()) == 1 + 4 + 8 + 1 + 1
-    assert "healthy can't be told" in out.splitlines()[-1]
-    assert "GAMS" in out
 
 
 def test_the_cost_of_false_sharing_is_told() -> None:

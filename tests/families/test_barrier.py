@@ -2,18 +2,14 @@
 
 import dataclasses
 import math
-import re
 
-import numpy as np
 import pytest
 
-from memkern import cli
 from memkern.engine.placing.run import CaseRun
 from memkern.engine.recording.taken import Placement
 from memkern.errors import InputError
 from memkern.families.launch.barrier import KINDS, barrier_cost, measure_here
 from memkern.families.launch.verb import _TABLE
-from memkern.formats import ResultSet
 
 
 @pytest.mark.usefixtures("users_files")
@@ -71,24 +67,3 @@ def test_a_cost_within_the_noise_is_printed_as_a_bound():
     assert cells(1e-9, -5e-9, 2e-9) == ["1.0", "0.0", "2.0", "2"]
     assert " ".join(cells(-1e-9, -5e-9, 2e-9)) == "below 2.0"
     assert " ".join(cells(-3e-9, -5e-9, -1e-9)) == "below the noise of the work"
-
-
-def test_the_verb_prints_no_negative_cost(capsys, monkeypatch):
-    # The noise of the work may exceed the cost of the barrier in one run of two, or in both.
-    costs = [(-2e-9, -1e-9), (-3e-9, 1e-9), (-1e-9, 3e-9), (-1e-9, 1e-9), (0.0, 0.0)]
-    marks = {"disturbed": True, "oversubscribed": False, "stop": "runs"}
-    records = [
-        {
-            **{"barrier": "spin", "threads": 2, "clock_GHz": 2.0, "valid": False, **marks},
-            **{"barrier_s": (low + high) / 2, "barrier_low_s": low, "barrier_high_s": high},
-        }
-        for low, high in costs
-    ]
-    results = ResultSet(records, [np.array(pair) for pair in costs], {})
-    monkeypatch.setattr("memkern.families.launch.barrier.barrier_cost", lambda *_, **__: results)
-    assert cli.main(["machine", "barrier", "--runs", "2"]) == 1
-    out, err = capsys.readouterr()
-    assert len(out.splitlines()) == 1 + len(costs)
-    assert not re.search(r"-\s*\d", out)
-    assert out.count("INVALID disturbed") == len(costs)
-    assert f"{len(costs)} of {len(costs)} records are disturbed" in err

@@ -1,6 +1,5 @@
 """Records of the domain-wall kernel: traffic by layer condition, rooflines, the chosen variant."""
 
-import json
 import math
 from typing import Any
 
@@ -14,8 +13,6 @@ from memkern.inputs import lattice
 from memkern.models.layer_conditions import LayerConditions
 
 pytestmark = pytest.mark.usefixtures("ceilings")
-
-# Records
 
 
 @pytest.mark.parametrize("parity", lattice.PARITIES)
@@ -46,10 +43,6 @@ def test_the_record_of_a_hop(way, columns, parity):
     updates = math.prod(extents) * ls // (1 if parity == "full" else 2)
     flops = 1320 * updates
     assert record["performance_GFLOPs"] == pytest.approx(flops / record["time_min_s"] / 1e9)
-    median = flops / record["time_median_s"] / 1e9
-    assert record["performance_median_GFLOPs"] == pytest.approx(median)
-    assert record["triad_GBps"] == 15
-    assert record["bandwidth_GBps"] == pytest.approx(record["bytes_B"] / record["time_min_s"] / 1e9)
     model = family.model_of(mk.dw.case(extents, ls=ls, **how))
     caches = measured.environment["machine"]["caches"]
     if caches:
@@ -57,7 +50,6 @@ def test_the_record_of_a_hop(way, columns, parity):
         assert moved_B / updates == pytest.approx(model.levels(caches)[-1]["site_B"])
         names = [str(cache["cache"]) for cache in model.levels(caches)]
         assert [part.split()[0] for part in record["conditions"].split(", ")] == names
-    assert json.loads(measured.results.to_json_text())[0]["valid"] is True
 
 
 def test_the_model_follows_order_and_shared_planes():
@@ -115,7 +107,6 @@ def test_the_traffic_is_that_with_blocks():
 
 
 @NEEDS_STREAMED
-@pytest.mark.usefixtures("ceilings")
 def test_a_record_has_the_roofline_of_its_traffic():
     record = mk.dw.measure((4, 4, 4, 4), ls=8, threads=1, variant="nt", runs=3).record
     moved_s = record["memory_load_B"] / 20e9 + record["memory_store_B"] / 10e9

@@ -4,7 +4,7 @@ import itertools
 import math
 
 import pytest
-from checking import measured, refused, run
+from checking import measured, refused
 from dw_cases import WIDTHS, fields
 
 import memkern as mk
@@ -15,7 +15,6 @@ from memkern.families.dw.verb import TABLE
 
 pytestmark = pytest.mark.usefixtures("ceilings")
 
-# Refusals
 
 LINKS, PSI = fields((2, 2, 4, 4), 2)
 
@@ -47,37 +46,27 @@ def test_options_that_follow_from_the_fields_are_refused(wrong):
         ({"cut": "w"}, "cut 'w' is not one of auto, s, t, z, y and x"),
         ({"cut": ""}, "cut '' is not one of"),
         ({"cut": "st"}, "cut 'st' is not one of"),
-        ({"cut": "TZ"}, "cut 'TZ' is not one of"),
-        ({"vector": 1024}, "vector of 1024 bits is not one of"),
         ({"vector": 192}, "vector of 192 bits is not one of"),
         (
             {"cut": "s", "vector": 128, "ls": 3},
             "Ls must be a multiple of the 2 complex numbers of a vector, not 3",
         ),
-        ({"cut": "x", "vector": 128, "lattice": (3, 2, 2, 2)},
-         "the extent of x must be a multiple of 2 for 2 parts, of which 2 are along x, not 3"),
         ({"cut": "y", "vector": 128, "lattice": (2, 2, 2, 2), "parity": "even"},
          "the extent of y must be a multiple of 4 for 2 parts, of which 2 are along y, not 2"),
         ({"layout": "lexicographic", "cut": "t"}, "has no vectors: leave out cut and vector"),
-        ({"layout": "lexicographic", "cut": "s"}, "has no vectors: leave out cut and vector"),
         ({"layout": "lexicographic", "vector": 128}, "has no vectors: leave out"),
         ({"parity": "even", "lattice": (4, 4, 4, 3)}, "extents that are all even, not 4 4 4 3"),
         ({"order": "txyy"}, "order must name t, z, y and x once each, not 'txyy'"),
         ({"order": "tzy"}, "once each, not 'tzy'"),
-        ({"order": ""}, "once each, not ''"),
         ({"block": (2, 2, 2)}, r"four numbers of sites, of x, y, z and t, not \(2, 2, 2\)"),
-        ({"block": (2, 2, 2, 2, 2)}, "four numbers of sites"),
         ({"block": 3}, "block must be four numbers of sites, of x, y, z and t, not 3"),
         ({"lattice": 4}, "four integers of at least 1, of x, y, z and t, not 4"),
         ({"block": (0, 0, 0, -1)}, "block must be at least 0, not -1"),
         ({"block": (0, 0, 0, 1.5)}, "block must be an integer, not 1.5"),
-        ({"dtype": "complex128"}, "dtype 'complex128' is not one of float64, float32"),
         ({"lattice": (4, 4, 4)}, "extents must be four integers of at least 1"),
-        ({"lattice": (4, 4, 4, 0)}, "at least 1"),
         ({"lattice": (4, 4, 4, 4.0)}, "four integers"),
         ({"unroll": 2}, "unroll 2"),
         ({"variant": "scalar"}, "no variant 'scalar'"),
-        ({"layout": "lexicographic", "variant": "simd"}, "no variant 'simd'"),
         ({"layout": "lexicographic", "variant": "nt"}, "no variant 'nt'"),
         ({"block": "2220"}, "block"),
     ],
@@ -116,12 +105,6 @@ def test_more_than_memory_holds_is_refused(extents, ls, layout):
     assert str(caught.value)
 
 
-# The verb
-
-
-QUICK = ("--runs", "2", "-t", "1")
-
-
 SMALL = ("--lattice", "4", "4", "4", "4")
 
 
@@ -129,9 +112,12 @@ def test_the_verb_measures_every_combination(capsys):
     records = measured(
         *(capsys, "dw", *SMALL, "--lattice", "2", "4", "4", "8", "--ls", "2,4"),
         *("--layout", "RRII,RIRI,lexicographic", "--cut", "s,t", "--vector", "128"),
-        *("--parity", "full,odd", *QUICK),
+        *("--parity", "full,odd", "--order", "xyzt", "--block", "2", "2", "0", "0"),
+        *("--share-planes", "--prefetch", "3", "--prefetch-into", "L1", "--runs", "2", "-t", "1"),
     )
-    assert all(r["valid"] and r["kernel"] == "dw.hop" for r in records)
+    same = {"order": "xyzt", "block": "2x2x0x0", "share_planes": True, "prefetch": 3}
+    same |= {"kernel": "dw.hop", "prefetch_into": "L1", "valid": True}
+    assert all(same.items() <= record.items() for record in records)
     seen = {(r["lattice"], r["Ls"], r["layout"], r["cut"], r["parity"]) for r in records}
     wanted = set()
     for where, ls, parity in itertools.product(("4x4x4x4", "2x4x4x8"), (2, 4), ("full", "odd")):
@@ -143,46 +129,9 @@ def test_the_verb_measures_every_combination(capsys):
     assert len(records) == len(wanted)
 
 
-def test_the_verb_prints_a_table(capsys):
-    code, out, err = run(
-        *(capsys, "dw", "--lattice", "4", "2", "6", "8", "--ls", "3", "--cut", "t"),
-        *("--vector", "128", "--variant", "simd,nt", "--runs", "2", "-t", "1,2"),
-    )
-    assert code == 0, err
-    header, *rows, _ = out.splitlines()
-    assert header.split()[:5] == ["lattice", "Ls", "layout", "cut", "bits"]
-    assert len(rows) == 4
-    assert all(row.split()[:5] == ["4x2x6x8", "3", "RRII", "t2", "128"] for row in rows)
-    assert "INVALID" not in out
-
-
 def test_a_row_of_memory_without_a_roofline_is_not_in_cache(ceilings):
     case = mk.case("dw.hop", lattice=[2, 2, 2, 2], ls=2, threads=1, variant="simd", runs=1)
     record = case.measure().record | {"memory_load_B": 0.0, "memory_store_B": 0.0}
     record["roofline_fraction"] = math.nan
     assert "in cache" in TABLE.row(0, record)
     assert "in cache" not in TABLE.row(0, record | {"memory_load_B": 1e6})
-
-
-def test_the_verbs_flags(capsys, tmp_path):
-    output = tmp_path / "out.json"
-    code, out, err = run(
-        *(capsys, "dw", *SMALL, "--ls", "16", "--dtype", "float32", "--order", "xyzt"),
-        *("--block", "2", "2", "0", "0", "--share-planes", "--prefetch", "3"),
-        *("--prefetch-into", "L1", "--variant", "simd", "-o", str(output), "-q", *QUICK),
-    )
-    assert (code, out) == (0, ""), err
-    (record,) = mk.load(output)
-    wanted = {
-        "Ls": 16, "dtype": "float32", "order": "xyzt", "block": "2x2x0x0", "share_planes": True,
-        "prefetch": 3, "prefetch_into": "L1", "variant": "simd", "threads": 1, "cut": "s",
-    }  # fmt: skip
-    assert {key: record[key] for key in wanted} == wanted
-
-
-def test_lists_of_knobs_are_recorded_one_by_one(capsys):
-    records = measured(capsys, "dw", *SMALL, "--variant", "simd", "--prefetch", "0,2", *QUICK)
-    assert [(r["prefetch"], r["prefetch_into"]) for r in records] == [(0, "L2"), (2, "L2")]
-    plain = ("--layout", "lexicographic", "--variant", "scalar", "--share-planes")
-    records = measured(capsys, "dw", *SMALL, *plain, "-t", "1,2", "--runs", "2")
-    assert [(r["threads"], r["chunk"]) for r in records] == [(1, 64), (2, 32)]

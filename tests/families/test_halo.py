@@ -39,9 +39,6 @@ def exchanged(values: list[Any], plans: list[Exchange]) -> None:
             values[rank][plan.to] = received[plan.of]
 
 
-# Products
-
-
 @pytest.mark.parametrize("matrix", MATRICES)
 @pytest.mark.parametrize("ranks", (1, 2, 5, 13))
 def test_products_of_all_ranks_are_the_whole_product(matrix, ranks):
@@ -96,9 +93,6 @@ def test_rows_that_need_no_halo_come_first():
     assert [(rank, n) for rank, _, n in share.exchange.neighbours] == [(0, 4), (2, 4)]
 
 
-# Meshes
-
-
 def summed(case: Case, ids: Any, values: Any) -> Any:
     kept = ids >= 0
     return np.bincount(ids[kept], values[kept], case.integers["global_nodes"])
@@ -151,9 +145,6 @@ def row_sums(case: Case, values: Any) -> Any:
     starts, columns = case.indices["row_starts"], case.indices["columns"]
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     return np.bincount(rows, values[columns], len(starts) - 1)
-
-
-# On ranks
 
 
 @pytest.fixture
@@ -239,9 +230,6 @@ def test_a_rank_that_stays_away_is_named(tmp_path):
     assert (
         "memkern: rank 0 has waited 1 s for an exchange with rank 1: all ranks end" in done.stderr
     )
-
-
-# Refusals
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import output_of, refused, run
+from checking import output_of, refused
 from machines import PROCESSORS
 
 import memkern as mk
@@ -98,7 +98,6 @@ def test_pairs_are_of_words_and_say_their_distance():
     record = case.measure().record
     assert record["valid"] and record["distance_B"] == 32 and record["line_B"] == 8
     assert (record["lines"], record["size_B"]) == (8, 2**14)
-    assert case.identity() != mk.latency(2**14, order="pairs", distance_B=64, runs=2).identity()
     assert "distance_B" not in chase().columns
 
 
@@ -236,21 +235,16 @@ def test_two_workers_take_turns(lines, take_by):
             {"order": "in-page", "size_B": mmap.PAGESIZE - 64},
             f"needs a buffer of at least {mmap.PAGESIZE} bytes",
         ),
-        (pairs, {}, "a power of two from 8 to 1024 and a multiple of line_B for pairs"),
-        (pairs, {"distance_B": 12}, "a power of two from 8 to 1024"),
-        (pairs, {"distance_B": 48}, "not 48"),
+        (pairs, {"distance_B": 48}, "a power of two from 8 to 1024"),
         (pairs, {"order": "pairs-across", "distance_B": 2048}, "not 2048"),
-        (pairs, {"order": "pairs-across", "distance_B": -8}, "not -8"),
         (pairs, {"order": "random", "distance_B": 64}, "pairs and pairs-across, not for random"),
         (pairs, {"order": [1, 2], "distance_B": 64}, "pairs and pairs-across, not for an array"),
-        (chase, {"size_B": "many"}, "is not a size in bytes"),
         (loaded, {"threads": 1}, "needs at least two workers"),
         (loaded, {"variant": "best"}, "not best, because the chain"),
         (ping_pong, {"threads": 3}, "runs 2 threads"),
         (ping_pong, {"take_by": "swap", "lines": 2}, "swap needs one line"),
         # Workers wait for each other.
         (loaded, {"schedule": "dynamic"}, "use schedule 'static' without chunk"),
-        (loaded, {"chunk": 4}, "use schedule 'static' without chunk"),
         (loaded, {"repetition": "free"}, "use repetition 'barrier'"),
         (loaded, {"offset": 8}, "offset must be a multiple of 64 bytes"),
     ],
@@ -315,15 +309,15 @@ def test_the_structure_has_as_many_lines_in_pages_as_side_by_side():
         ("-k chase --sizes 8KiB --order pairs,pairs-across --distance 8,64", 4),
     ],
 )
-def test_the_verb_prints_a_row_for_each_case(words, rows, capsys, monkeypatch):
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
+@pytest.mark.usefixtures("small_cases")
+def test_the_verb_prints_a_row_for_each_case(words, rows, capsys):
     out, _ = output_of(capsys, "latency", *words.split())
     found = [row for row in out.splitlines() if re.match(r"( *\d+ )?\d+ +\S", row)]
     assert len(found) == rows
 
 
-def test_structure_of_this_machine(capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
+@pytest.mark.usefixtures("small_cases")
+def test_structure_of_this_machine(capsys, tmp_path):
     path = tmp_path / "structure.parquet"
     out, _ = output_of(capsys, "latency", "structure", "--runs", "3", "-o", str(path))
     assert "L1" in out.split() and "random" not in out.split()
@@ -391,11 +385,10 @@ def test_memory_is_beyond_the_caches_that_were_larger_at_another_time():
     assert level_in({"size_B": 2**14}, []) == ""
 
 
-def test_numa_of_this_machine(capsys, monkeypatch):
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
-    code, out, _ = run(capsys, "latency", "numa", "--sizes", "64KiB")
+@pytest.mark.usefixtures("small_cases")
+def test_numa_of_this_machine(capsys):
+    out, _ = output_of(capsys, "latency", "numa", "--sizes", "64KiB")
     nodes = mk.describe()["environment"]["machine"]["numa_nodes"] or [None]
-    assert code == 0
     assert ("this machine has one NUMA node" in out) == (len(nodes) == 1)
     assert "units of node 0, memory of node 0" in out
 

@@ -63,7 +63,7 @@ def test_a_cheat_is_caught_by_its_guard(name):
 
 
 def test_an_honest_function_is_valid_and_its_bytes_are_counted():
-    found = measured(of_file("honest"))
+    found = measured(of_file("honest", bytes_per_iteration=24))
     assert found.valid and found.record["validation"] == "whole"
     assert found.record["bytes_counted"] == "accesses"
     assert found.record["bytes_B"] == 24 * N
@@ -90,7 +90,6 @@ def test_workers_may_not_add_to_one_element():
 def test_declared_bytes_are_compared_with_counted_ones():
     twice = of_file("honest", bytes_per_iteration=48)
     assert refusal(twice) == "f moves 24 bytes an iteration, not 48 as declared"
-    assert not refusal(of_file("honest", bytes_per_iteration=24))
 
 
 def test_time_must_grow_with_the_iterations():
@@ -126,23 +125,14 @@ def test_more_than_loads_and_stores_reach_is_impossible():
     assert checks._ceiling(case, slow) == ""
 
 
-def test_a_kernel_that_crashes_or_does_not_end_leaves_this_process(tmp_path):
+def test_an_access_outside_of_the_arrays_leaves_this_process(tmp_path):
     source = tmp_path / "wrong.c"
     source.write_text(
         "#include <stdint.h>\n"
-        "void crash(double *a, const double *b, int64_t m, int64_t n) { *(volatile int *)0 = 1; }\n"
         "void miss(double *a, const double *b, int64_t m, int64_t n) { a[n + 4096] = b[m]; }\n"
     )
     how = {"file": source, "arrays": {"a": "write", "b": "read"}, "reference": lambda b: b}
-    ended = "the process that runs own kernels was ended by SIGSEGV: the kernel crashed"
-    assert refusal(mk.kernel(function="crash", **how)) == ended
     # The first of three workers has 1366 iterations.
     missed = "miss accesses a[5462] of 4099 elements, with 4099 iterations"
     assert refusal(mk.kernel(function="miss", **how)) == missed
     assert measured(of_file("honest")).valid  # by another process
-
-
-def test_a_case_is_prepared_in_a_process_for_it_only():
-    case = mk.kernel("a[i] = b[i]").case(1000)
-    with pytest.raises(mk.InputError, match="run in a process of their own"):
-        mk.prepare(case)

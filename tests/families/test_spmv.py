@@ -20,9 +20,6 @@ from memkern.inputs import matrices
 pytestmark = pytest.mark.usefixtures("ceilings")
 
 
-# Products
-
-
 @st.composite
 def products(draw: st.DrawFn) -> tuple[sp.csr_array, dict[str, Any]]:
     rows = draw(st.integers(1, 40))
@@ -123,8 +120,6 @@ def test_a_matrix_without_nonzeros_has_a_product_but_no_arrays():
     np.testing.assert_array_equal(square @ np.ones(3), np.zeros(3))
     with pytest.raises(InputError, match="no nonzeros"):
         mk.spmv.measure(np.zeros((4, 3)))
-    with pytest.raises(InputError, match="'coo'"):
-        mk.spmv.convert(np.zeros((4, 3)), format="coo")
 
 
 def test_stored_zeros_count_as_nonzeros():
@@ -152,9 +147,6 @@ def test_a_product_owns_its_matrix():
     np.testing.assert_array_equal(product @ np.ones(20), wanted)
     assert case.identity() == identity
     assert product.permute_s > 0
-
-
-# The arrays of a product
 
 
 def rebuilt(product: Any, permutation: np.ndarray | None = None) -> np.ndarray:
@@ -216,9 +208,6 @@ def test_the_arrays_are_the_matrix(options, rcm):
         assert product.beta == 1
 
 
-# Refusals
-
-
 @pytest.mark.parametrize(
     "options, match",
     [
@@ -226,14 +215,10 @@ def test_the_arrays_are_the_matrix(options, rcm):
         ({"format": ["crs"]}, "is not one of crs"),
         ({"C": 8, "sigma": 12}, "sigma must be 1, a multiple of C = 8, or at least the 20 rows"),
         ({"format": "crs", "mve": 5}, "mve must be auto, 0 or one of 1, 2, 3, 4, 6, 8, not 5"),
-        ({"format": "crs", "mve": "many"}, "not 'many'"),
         ({"dtype": "float16"}, "'float16'"),
         ({"accumulate": False}, "takes no accumulate"),
-        ({"unroll": 4}, "unroll has no effect on spmv.sell"),
         ({"format": "crs", "unroll": 5}, "not built with unroll 5"),
-        ({"format": "ell", "variant": "nta"}, "'nta'"),
         ({"format": "crs", "variant": "nt"}, "'nt'"),
-        ({"format": "ell", "prefetch": 8}, "prefetch has no effect on spmv.ell"),
         ({"matrix": whole(20, 15, 3), "move_columns": True}, "square"),
         ({"matrix": whole(20, 15, 3), "rcm": True}, "square"),
     ],
@@ -243,17 +228,14 @@ def test_wrong_options_are_refused(options, match):
         mk.spmv.convert(**{"matrix": SQUARE, **options})
 
 
-EMPTY = r"rows and columns, not (of |the )shape"
-
-
 @pytest.mark.parametrize(
     "a, match",
     [
         (np.array([[1j]]), "must be real"),
         (np.ones((2, 2, 2)), "rows and columns"),
         ("nothing", "a matrix is one of"),
-        *((empty, EMPTY) for empty in (sp.csr_array((0, 3)), sp.csr_array((3, 0)))),
-        (np.zeros((0, 0)), EMPTY),
+        (sp.csr_array((0, 3)), r"rows and columns, not (of |the )shape"),
+        (np.zeros((3, 0)), r"rows and columns, not (of |the )shape"),
     ],
 )
 def test_what_is_no_matrix_is_refused(a, match):
@@ -266,7 +248,6 @@ def test_what_is_no_matrix_is_refused(a, match):
     "x, y, match",
     [
         (np.ones(19), None, r"x must have shape \(20,\), not \(19,\)"),
-        (np.ones((20, 1)), None, r"not \(20, 1\)"),
         (None, None, r"not \(\)"),
         (np.ones(20) * 1j, None, "x must hold real numbers, not 'complex128'"),
         (["a"] * 20, None, "x must hold real numbers"),
@@ -281,20 +262,16 @@ def test_wrong_vectors_are_refused(x, y, match):
             mk.spmv.multiply(a, x, y)
 
 
-# The check
-
-
 CHUNKS: list[dict[str, Any]] = [
     {"C": 8, "sigma": 32},
     {"C": 3, "sigma": 10**6, "balance": "nnz"},
     {"C": 8, "sigma": 16, "balance": "nnz"},
 ]
 CASES = [
-    mk.spmv.case(a, form, accumulate=accumulate, **{"threads": threads, "variant": "scalar", **how})
-    for a in (uneven(), uneven(120, 120))
+    mk.spmv.case(a, form, accumulate=accumulate, **scalar(threads=threads, **how))
+    for a, threads in ((uneven(), 1), (uneven(120, 120), 2))
     for form in FORMATS
     for accumulate in (True, False)
-    for threads in (1, 2)
     for how in (CHUNKS if form == "sell" else [{}])
 ]
 
@@ -303,10 +280,7 @@ CASES = [
 def test_the_check_finds_wrong_results(case):
     native: Any = case.prepare().native
     good = checked(case, native)
-    assert good.valid
-    assert good.how == "whole"
-    assert 0 < good.columns["beta"] <= 1
-    assert good.columns["convert_s"] > 0
+    assert good.valid and good.how == "whole"
     rows = case.integers["rows"]
     for position in (0, rows // 2, rows - 1):
         for change in (lambda v: v + 1, lambda v: np.nan, lambda v: np.inf, lambda v: -v - 1):
@@ -420,7 +394,6 @@ def test_bytes_are_those_of_the_elements_touched(form, accumulate, dtype, index_
     allocated = 0 if accumulate else written
     assert case.bytes_model_B == pytest.approx(read + written + index + allocated)
     assert case.traffic.read * case.iterations == pytest.approx(read)
-    assert case.traffic.write * case.iterations == pytest.approx(written)
 
 
 def test_the_papers_bytes_per_nonzero():

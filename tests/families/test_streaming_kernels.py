@@ -81,9 +81,7 @@ def test_results_of_extreme_scalars_are_valid(alpha, dtype, tmp_path):
         ({"kernel": "stream.triad", "elements": 2**62}, "size"),
         ({"kernel": "stream.copy", "elements": 9, "alpha": 2.0}, "no scalar alpha"),
         ({"kernel": "stream.scale", "elements": 9, "dtype": "uint64"}, "uint64"),
-        ({"kernel": "bs.bs1", "elements": 9, "dtype": "int64"}, "int64"),
         ({"kernel": "stream.scale", "elements": 9, "dtype": "int64", "alpha": 0.5}, "whole"),
-        ({"kernel": "raider.sg_scale", "elements": 9, "dtype": "int32", "alpha": 0.5}, "whole"),
         ({"kernel": "stream.scale", "elements": 9, "footprint_B": 99}, "not both"),
         ({"kernel": "stream.scale", "elements": 9, "offset": 12}, "multiple of 8"),
         ({"kernel": "stream.scale", "elements": 9, "unroll": 2}, "not built with unroll 2"),
@@ -97,11 +95,8 @@ def test_results_of_extreme_scalars_are_valid(alpha, dtype, tmp_path):
         ({"kernel": "raider.gather_copy", "elements": 4, "pattern": "colour"}, "colour"),
         ({"kernel": "bs.bs7", "elements": 10**6}, "nodes"),
         ({"kernel": "loops.stencil", "rows": 3}, "rows and columns"),
-        ({"kernel": "loops.stencil", "rows": 2, "columns": 9}, "rows"),
-        ({"kernel": "loops.stencil", "footprint_B": -1.0}, "footprint_B must be a number from 1"),
         ({"kernel": "loops.stencil", "rows": 9, "columns": 9, "layer_condition": "L1"},
          "layer_condition chooses rows and columns"),
-        ({"kernel": "loops.stencil", "layer_condition": "L4"}, "L4"),
         ({"kernel": "loops.matvec", "rows": 9, "elements": 9}, "one of"),
         ({"kernel": "loops.matvec", "rows": 2**39, "columns": 2**39}, "rows times columns"),
     ],
@@ -141,8 +136,7 @@ def test_corrupted_meshes_are_caught(number, masked, elements):
 
 def test_growing_values_are_sampled_from_steady_inputs():
     measured = mk.bs(8, elements=4, degree=3, runs=40, threads=2).measure()
-    assert measured.valid
-    assert measured.record["invocations"] == 50
+    assert measured.valid and measured.record["invocations"] == 50
     # In 2000 successive invocations shared nodes would grow to 8**2000.
     prepared = mk.bs(8, elements=4, degree=3, threads=1).prepare()
     prepared.native.fill(outputs=True)
@@ -182,13 +176,9 @@ def test_the_rotation_is_what_stream_runs():
     parts = [part.record["kernel"] for part in measured.parts]
     assert parts == ["stream.copy", "stream.scale", "stream.add", "stream.triad"]
     assert sum(part.record["bytes_B"] for part in measured.parts) == measured.record["bytes_B"]
-    models = [
-        mk.stream(name, elements=5000).with_(variant=measured.record["variant"])
-        for name in ("copy", "scale", "add", "triad")
-    ]
-    assert [part.record["bytes_model_B"] for part in measured.parts] == [
-        model.bytes_model_B for model in models
-    ]
+    for part, name in zip(measured.parts, ("copy", "scale", "add", "triad"), strict=True):
+        model = mk.stream(name, elements=5000, variant=measured.record["variant"])
+        assert part.record["bytes_model_B"] == model.bytes_model_B
     total = sum(part.samples for part in measured.parts)
     assert (total <= measured.samples).all()
     assert (total >= 0.3 * measured.samples).all()

@@ -87,20 +87,6 @@ def test_traffic_counts_what_the_definition_moves(kernel, dtype, index_dtype):
         assert case.traffic.view(index=True) == case.traffic.view() + case.traffic.index
 
 
-def test_model_counts_lines_once():
-    # 64 instances of 8 neighbours touch 64 lines: read once, or read and written back.
-    gather = mk.gather("UNIFORM:8:1:NR", count=64)
-    scatter = mk.scatter("UNIFORM:8:1:NR", count=64)
-    assert gather.bytes_model_B == 64 * 64
-    assert scatter.bytes_model_B == 2 * 64 * 64
-    # At stride 8 every element is in a different line.
-    wide = mk.gather("UNIFORM:8:8:NR", count=64)
-    assert wide.bytes_model_B == 8 * 64 * 64
-    # Instances at the same place share their lines.
-    still = mk.gather("UNIFORM:8:8", delta=0, count=64)
-    assert still.bytes_model_B == 8 * 64
-
-
 def test_lines_are_those_of_the_system(monkeypatch):
     # The line of an A64FX.
     monkeypatch.setattr(caches, "line_B", lambda: 256)
