@@ -100,27 +100,26 @@ def test_too_few_samples(kept, taken, few):
 def test_processes_that_run_all_the_time_are_observed(monkeypatch):
     observations = iter([[(7, "busy", 1), (8, "brief", 0)], *[[(7, "busy", 1)]] * 4])
     monkeypatch.setattr(activity, "_running", lambda: next(observations))
-    found = activity._observed()
-    assert found.others == ((7, "busy", 1),)
-    assert not found.quiet
-    assert str(found) == "busy (process 7)"
+    assert activity._observed().others == ((7, "busy", 1),)
 
 
-def test_stolen_time_is_not_quiet():
-    assert str(Activity((), 0.25)) == "other virtual machines, for 25% of the time"
-    assert not Activity((), 0.25).quiet
-    assert Activity((), 0.01).quiet
-    assert Activity((), math.nan).quiet
-    assert str(Activity((), math.nan)) == "nothing else"
+SHARED = "other load on the same physical cores (in 40% of the probes)"
 
 
-def test_shared_cores_are_not_quiet():
-    shared = Activity((), 0.0, 0.4)
-    assert not shared.quiet
-    assert str(shared) == "other load on the same physical cores (in 40% of the probes)"
-    for share in (0.2, math.nan):
-        assert Activity((), 0.0, share).quiet
-        assert str(Activity((), 0.0, share)) == "nothing else"
+@pytest.mark.parametrize(
+    ("observed", "text"),
+    [
+        (Activity(((7, "busy", 1),), 0.0), "busy (process 7)"),
+        (Activity((), 0.25), "other virtual machines, for 25% of the time"),
+        (Activity((), 0.01), "nothing else"),
+        (Activity((), math.nan), "nothing else"),
+        (Activity((), 0.0, 0.4), SHARED),
+        (Activity((), 0.0, 0.2), "nothing else"),
+        (Activity((), 0.0, math.nan), "nothing else"),
+    ],
+)
+def test_a_host_without_much_activity_is_quiet(observed, text):
+    assert (str(observed), observed.quiet) == (text, text == "nothing else")
 
 
 @pytest.mark.parametrize(("throughput", "share"), [(2.0, 0.0), (1.4, 1.0)])
@@ -253,5 +252,3 @@ def test_cores_at_work_are_labelled_by_number_and_kind():
     assert cores_at_work(2, [0, 0]) == "2" == cores_at_work(2, [])
     assert cores_at_work(2, [1, 1]) == "2 of kinds 1"
     assert cores_at_work(3, [1, 0, 1]) == "3 of kinds 0 and 1"
-    obtained = mk.stream("copy", elements=512, threads=1).prepare().obtained
-    assert names_of_cores(obtained)[0].split(" of ")[0] == "1"

@@ -3,7 +3,6 @@
 import functools
 import math
 import random
-import time
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -191,9 +190,7 @@ def test_without_a_limit_nothing_is_planned(monkeypatch):
 def test_rates_are_measured(monkeypatch):
     monkeypatch.delenv(small.VARIABLE, raising=False)
     planning.rates.cache_clear()
-    begin_s = time.perf_counter()
     found = planning.rates()
-    assert time.perf_counter() - begin_s < 10
     assert 0 < found.once_s < 1 and 0 < found.first_s < 1
     assert 1e6 < found.placed_Bps < 1e12 and 1e6 < found.validated_Bps < 1e12
     assert planning.rates() is found

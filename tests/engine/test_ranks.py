@@ -20,6 +20,7 @@ import memkern as mk
 pytestmark = pytest.mark.ranks
 
 
+SMALL = {"MEMKERN_SMALL": "1"}
 # Prevents mpi4py from finding an MPI library.
 NO_LIBRARY = {"MPI4PY_LIBMPI": "/nonexistent/libmpi.so"}
 
@@ -40,7 +41,7 @@ def memkern(kind: str, ranks: int, folder: Path, *words: str, **variables: str) 
 
 def record_of(kind: str, ranks: int, folder: Path, *words: str, **variables: str) -> Any:
     """Run a command as ranks, and return its only record."""
-    done = memkern(kind, ranks, folder, *words, MEMKERN_SMALL="1", **variables)
+    done = memkern(kind, ranks, folder, *words, **SMALL, **variables)
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
     return record
@@ -57,7 +58,7 @@ def record_of(kind: str, ranks: int, folder: Path, *words: str, **variables: str
 def test_a_kernel_runs_as_ranks(kind, comm, tmp_path):
     option = () if comm == "mpi" else ("--comm", comm)
     how = {"OMPI_MCA_btl": "^openib"} if kind == "oshmem" else {}
-    done = memkern(kind, 2, tmp_path, *TRIAD, *option, MEMKERN_SMALL="1", **how)
+    done = memkern(kind, 2, tmp_path, *TRIAD, *option, **SMALL, **how)
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
     assert record["valid"] and record["comm"] == comm
@@ -87,11 +88,21 @@ def test_a_kernel_runs_as_ranks(kind, comm, tmp_path):
 
 
 def test_ranks_of_a_host_without_shared_memory_are_told(tmp_path):
-    done = memkern("openmpi", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", OMPI_MCA_btl="tcp,self")
+    done = memkern("openmpi", 2, tmp_path, *TRIAD, **SMALL, OMPI_MCA_btl="tcp,self")
     assert done.returncode == 0, done.stderr
-    (record,) = json.loads(done.stdout)
-    assert record["comm_transport"] == "OMPI_MCA_btl=tcp,self TCP"
+    assert json.loads(done.stdout)[0]["comm_transport"] == "OMPI_MCA_btl=tcp,self TCP"
     assert done.stderr.count("by TCP, not by shared memory") == 1
+
+
+def program_of(
+    kind: str, ranks: int, folder: Path, text: str, *words: str, **variables: str
+) -> list[str]:
+    """Run the text of a program as ranks, and return the lines that it prints."""
+    program = folder / "program.py"
+    program.write_text(text)
+    done = launching.run(kind, ranks, [str(program), *words], folder, variables)
+    assert done.returncode == 0, done.stderr
+    return list(done.stdout.splitlines())
 
 
 # Contents of each rank have a different length; some are empty or have several pieces.
@@ -120,18 +131,13 @@ if ranks.number == 0:
 @pytest.mark.parametrize("ranks", once_a_kind([2, 1, 4]))
 def test_contents_of_any_length_are_exchanged(kind, comm, ranks, tmp_path):
     launching.need_module(comm)
-    program = tmp_path / "contents.py"
-    program.write_text(CONTENTS)
-    done = launching.run(kind, ranks, [str(program), comm, str(ranks)], tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert ({"mpi": "MPI", "shmem": "SHMEM"}[comm] in done.stdout) == (ranks > 1)
+    (library,) = program_of(kind, ranks, tmp_path, CONTENTS, comm, str(ranks))
+    assert ({"mpi": "MPI", "shmem": "SHMEM"}[comm] in library) == (ranks > 1)
 
 
 def test_a_meeting_has_a_longest_content(tmp_path):
     launching.need_module("shmem")
-    program = tmp_path / "long.py"
-    program.write_text(
-        """
+    text = """
 from memkern.machine import remote
 
 meetings = remote.extension("shmem").Meetings()
@@ -140,10 +146,8 @@ try:
 except ValueError as error:
     print(error)
 """
-    )
-    done = launching.run("oshmem", 1, [str(program)], tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "a meeting's content must have at most 65536 bytes, not 65537\n"
+    told = ["a meeting's content must have at most 65536 bytes, not 65537"]
+    assert program_of("oshmem", 1, tmp_path, text) == told
 
 
 def test_openshmem_replaces_a_missing_mpi(tmp_path):
@@ -184,9 +188,7 @@ def test_more_workers_than_units_are_oversubscribed(tmp_path):
 def test_every_family_is_valid_over_ranks(each, tmp_path):
     from samples import FAMILIES  # slow, since it builds cases
 
-    program = tmp_path / "families.py"
-    program.write_text(
-        """
+    text = """
 import sys
 
 import memkern as mk
@@ -207,10 +209,8 @@ assert not rotation.measure().record["skewed"]
 if ranks().number == 0:
     print(*sorted({record["kernel"].split(".")[0] for record in results}))
 """
-    )
-    done = launching.run("openmpi", 2, [str(program), each], tmp_path, {"MEMKERN_SMALL": "1"})
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == list(FAMILIES)
+    (found,) = program_of("openmpi", 2, tmp_path, text, each, **SMALL)
+    assert found.split() == list(FAMILIES)
 
 
 def test_one_rank_is_one_process(tmp_path):
@@ -229,7 +229,7 @@ def test_copies_are_measured_on_purpose_only(tmp_path):
         "sys.exit(main([*sys.argv[2:], '--comm', 'none', '-o', target]))"
     )
     words = ["-c", program, str(tmp_path), *TRIAD]
-    done = launching.run("openmpi", 2, words, tmp_path, {"MEMKERN_SMALL": "1"})
+    done = launching.run("openmpi", 2, words, tmp_path, SMALL)
     assert done.returncode == 0, done.stderr
     for rank in (0, 1):
         (record,) = mk.load(tmp_path / f"{rank}.json")
@@ -293,7 +293,6 @@ def test_wrong_input_is_refused_once(words, tmp_path):
     assert len(own) == 1 or words in ("stream --elements -3", "stream --comm tcp", "doctor", "tune")
 
 
-SMALL = {"MEMKERN_SMALL": "1"}
 # Two ranks need 30 ms per case, so that they are interrupted before the last one.
 CASES = 60
 _IN_ORDER = "--case-order declared"
@@ -390,9 +389,7 @@ def test_interrupting_a_rank_interrupts_all(kind, comm, tmp_path):
 @pytest.mark.parametrize(("kind", "comm"), WAYS)
 def test_an_error_on_one_rank_ends_all(kind, comm, tmp_path):
     launching.need_module(comm)
-    program = tmp_path / "one.py"
-    program.write_text(
-        """
+    text = """
 import os
 
 import memkern as mk
@@ -407,10 +404,5 @@ try:
 except mk.InputError as error:
     os.write(1, f"{ranks().number}: {error}\\n".encode())
 """
-    )
-    done = launching.run(kind, 2, [str(program)], tmp_path, {"MEMKERN_COMM": comm})
-    host = os.uname().nodename
-    assert sorted(done.stdout.splitlines()) == [
-        f"0: rank 1 on {host}: no huge pages",
-        "1: no huge pages",
-    ]
+    told = [f"0: rank 1 on {os.uname().nodename}: no huge pages", "1: no huge pages"]
+    assert sorted(program_of(kind, 2, tmp_path, text, MEMKERN_COMM=comm)) == told

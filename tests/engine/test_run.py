@@ -8,7 +8,6 @@ import pytest
 import memkern as mk
 from memkern import _memkern
 from memkern.engine.sampling import prepared as prepared_module
-from memkern.errors import InputError
 from memkern.families.spatter.data import points_of
 
 
@@ -70,8 +69,6 @@ def test_placements_share_the_samples(case):
     assert case.with_(runs=3, placements=5).placements == 3
     assert case.placements == 10
     assert case.with_(runs=3).placements == 1
-    with pytest.raises(InputError, match="placements"):
-        case.with_(placements=-1)
 
 
 def test_more_threads_than_processing_units_give_a_warning(case):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conditions_of_samples import conditions
+from conditions_of_samples import conditions, replace_samples
 from machines import loads_per_cycle
 
 import memkern as mk
@@ -22,7 +22,7 @@ from memkern.engine.placing.run import CaseRun, environment_of_ranks
 from memkern.engine.sampling import activity
 from memkern.engine.sampling import series as sampling
 from memkern.engine.sampling.prepared import Prepared
-from memkern.engine.sampling.series import Judge, take_samples
+from memkern.engine.sampling.series import take_samples
 from memkern.host import Host
 from memkern.host.distances import Distances, Spread
 from memkern.host.rates import RATES, CoreRates
@@ -36,14 +36,7 @@ UNLIKE = Spread(Distances(3.0, 0.03), Distances(3.0, 30.0))
 def test_sampling_stops_by_precision(case, monkeypatch):
     # Other processes may correlate real samples so much that they have no interval.
     rng = np.random.default_rng(5)
-
-    def sample(
-        prepared: Prepared, judge: Judge, out: np.ndarray, *others: Any, **options: Any
-    ) -> None:
-        out[:, -len(sampling.CONDITIONS) :] = conditions(1.0)
-        out[:, : -len(sampling.CONDITIONS)] = 1e-4 * (1 + rng.exponential(0.1, (len(out), 1)))
-
-    monkeypatch.setattr(sampling, "sample", sample)
+    replace_samples(monkeypatch, lambda n: 1e-4 * (1 + rng.exponential(0.1, (n, 1))))
     loose = case.with_(ci=0.3, budget_s=30.0).measure().record
     tight = case.with_(ci=0.03, budget_s=30.0).measure().record
     assert loose["stop"] == tight["stop"] == "ci"
@@ -58,14 +51,7 @@ def test_a_case_is_placed_until_its_precision_or_budget(
     noise, stop, budget_s, swept, case,
     monkeypatch):  # fmt: skip
     rng = np.random.default_rng(6)
-
-    def sample(
-        prepared: Prepared, judge: Judge, out: np.ndarray, *others: Any, **options: Any
-    ) -> None:
-        out[:, -len(sampling.CONDITIONS) :] = conditions(1.0)
-        out[:, : -len(sampling.CONDITIONS)] = 1e-4 * rng.lognormal(0, noise)
-
-    monkeypatch.setattr(sampling, "sample", sample)
+    replace_samples(monkeypatch, lambda n: 1e-4 * rng.lognormal(0, noise))
     # Other hosts let one expect a distance that few placements do not refute.
     monkeypatch.setattr("memkern.host.packaged", lambda name: UNLIKE)
     monkeypatch.setattr("memkern.spec.options._USUAL_S", 1e-3)
@@ -268,9 +254,7 @@ def test_a_narrow_interval_is_not_enough_where_workers_waited_in_most(case):
     assert take_samples(few).disturbed
 
 
-def placed_in_states(
-    monkeypatch: pytest.MonkeyPatch, case: Case, far: Sequence[int], quiet: bool = False
-) -> CaseRun:
+def placed_in_states(monkeypatch: pytest.MonkeyPatch, case: Case, far: Sequence[int]) -> CaseRun:
     """Return a run of one placement, with the samples `far` in a state of slow exchanges."""
     obtained = {"threads": 2, "pin": "0,1"}
     bins = {math.floor(math.log(rate) / 0.01): 500 for rate in (1 / 5e-8, 1 / 2e-7)}
@@ -280,8 +264,7 @@ def placed_in_states(
     placement = run.place()
     prepared = scripted(run.case, [], far=far, host=host)
     monkeypatch.setattr(Scripted, "obtained", lambda _: {**placement.obtained, **obtained})
-    samples = take_samples(prepared)
-    both = {**placement.obtained, **obtained}
+    samples, both = take_samples(prepared), prepared.native.obtained()
     run.placements[0] = dataclasses.replace(placement, samples=samples, obtained=both, others=())
     run._taken = None
     return run

@@ -167,39 +167,38 @@ def test_rounds_of_a_sweep_follow_the_recorded_order(case, monkeypatch):
         mk.sweep(brief, order="backwards")
 
 
-@pytest.mark.parametrize("stored", [True, False])
-def test_records_are_made_once_and_get_intervals_by_other_cases(
-    case, stored, tmp_path, monkeypatch
-):
-    made: list[str] = []
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What records are made of during the test."""
+    every: list[Any] = []
 
-    def counted(taken: Any, *how: Any, **named: Any) -> mk.Measurement:
-        made.append(taken.case_id)
+    def noted(taken: Any, *how: Any, **named: Any) -> mk.Measurement:
+        every.append(taken)
         return measurement_of(taken, *how, **named)
 
+    monkeypatch.setattr("memkern.engine.placing.run.measurement_of", noted)
+    return every
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_records_are_made_once_and_get_intervals_by_other_cases(
+    case, stored, made, tmp_path, monkeypatch
+):
     def uncertain(runs: Sequence[CaseRun], machine: dict[str, Any]) -> dict[str, Any]:
         wide = Distances(10.0, 10.0)
         return {run.class_of(machine): Spread(wide, wide) for run in runs}
 
-    monkeypatch.setattr("memkern.engine.placing.run.measurement_of", counted)
     monkeypatch.setattr(sweeping, "_spreads", uncertain)
     cases = [case.with_(seed=n, runs=None, max_samples=30, placements=3) for n in range(3)]
     output = tmp_path / "x.json" if stored else None
     results = mk.sweep(cases, output=output, progress=False)
-    assert sorted(made) == sorted(one.identity() for one in cases)
+    assert sorted(one.case_id for one in made) == sorted(one.identity() for one in cases)
     assert all(record["ci_relative"] > 0.3 and record["placements"] == 3 for record in results)
     if output is not None:
         assert mk.load(output) == results
 
 
-def test_records_of_many_placements_are_made_twice(case, tmp_path, monkeypatch):
-    made: list[int] = []
-
-    def counted(taken: Any, *how: Any, **named: Any) -> mk.Measurement:
-        made.append(len(taken.placements))
-        return measurement_of(taken, *how, **named)
-
-    monkeypatch.setattr("memkern.engine.placing.run.measurement_of", counted)
+def test_records_of_many_placements_are_made_twice(case, made, tmp_path, monkeypatch):
     known = Spread(Distances(3.0, 0.003), Distances(3.0, 0.003))
     monkeypatch.setattr("memkern.host.packaged", lambda name: known)
     monkeypatch.setattr(CaseRun, "imprecise", lambda run, spread: len(run.placements) < 7)
@@ -208,7 +207,7 @@ def test_records_of_many_placements_are_made_twice(case, tmp_path, monkeypatch):
         made.clear()
         (record,) = mk.sweep([brief], output=output, progress=False).records
         # After the requested placements, in case the rest is lost, and after all.
-        assert made == [3, 7] and record["placements"] == 7
+        assert [len(one.placements) for one in made] == [3, 7] and record["placements"] == 7
     assert mk.load(tmp_path / "x.db")[0]["placements"] == 7
 
 

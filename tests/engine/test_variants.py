@@ -167,16 +167,7 @@ CASE = mk.stream("copy", elements=4096, threads=1, isa="baseline")
 @pytest.fixture
 def tries(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Let candidates take 1 to 3 ms; return the number of trials of each."""
-    found: Counter[str] = Counter()
-
-    def sample(prepared: Any, judge: Any, rows: Any, *others: Any, **options: Any) -> None:
-        names = [variant for variant, _ in options["candidates"]]
-        found.update({*names})
-        rows[:] = 0.0
-        rows[:, 0] = [SECONDS[variant] for variant in names]
-
-    monkeypatch.setattr(sampling, "sample", sample)
-    return found
+    return scripted_trials(monkeypatch, lambda variant, _: (SECONDS[variant], 1.0))
 
 
 def test_a_choice_begins_with_earlier_rounds(tries):
