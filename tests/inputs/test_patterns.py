@@ -57,13 +57,10 @@ def test_strides_of_patterns(indices, expected):
 @pytest.mark.parametrize(
     ("text", "expected", "delta"),
     [
-        ("UNIFORM:8:4", [0, 4, 8, 12, 16, 20, 24, 28], None),
         ("UNIFORM:8:4:NR", [0, 4, 8, 12, 16, 20, 24, 28], 32),
         ("uniform:2:3:nr", [0, 3], 6),
         ("UNIFORM:2:3:5", [0, 3], 5),
-        ("UNIFORM:1:1", [0], None),
         ("MS1:8:4:20", [0, 1, 2, 3, 23, 24, 25, 26], None),
-        ("MS1:8:2,3:20", [0, 1, 21, 41, 42, 43, 44, 45], None),
         ("MS1:8:2,3:20,22", [0, 1, 21, 43, 44, 45, 46, 47], None),
         ("Ms1:8:0:10", [9, 10, 11, 12, 13, 14, 15, 16], None),
         ("MS1:8:1, 5, 7:3, 8, 20", [0, 3, 4, 5, 6, 14, 15, 35], None),
@@ -76,7 +73,6 @@ def test_strides_of_patterns(indices, expected):
         ("LAPLACIAN:2:2:100", [0, 100, 198, 199, 200, 201, 202, 300, 400], 1),
         ("laplacian:3:1:100", [0, 9900, 9999, 10000, 10001, 10100, 20000], 1),
         ("0,4,8", [0, 4, 8], None),
-        ("7", [7], None),
         (" 3, 1", [3, 1], None),
     ],
 )
@@ -251,23 +247,15 @@ def test_equality_and_hash_cover_indices_name_and_delta():
     ("given", "says"),
     [
         ("", "empty"),
-        ("   ", "empty"),
-        (":", "one of UNIFORM"),
         ("STRIDE:8:1", "one of UNIFORM"),
         ("NaN", "one of UNIFORM"),
-        ("1e3", "one of UNIFORM"),
         ("UNIFORM", "UNIFORM:length:stride"),
-        ("UNIFORM:8", "UNIFORM:length:stride"),
         ("UNIFORM:8:4:NR:1", "UNIFORM:length:stride"),
-        ("UNIFORM:8:4:", "delta must be an integer"),
         ("UNIFORM:8:4:RN", "delta must be an integer"),
         ("UNIFORM::4", "length must be an integer, not ''"),
         ("UNIFORM:0:4", "length must be at least 1, not 0"),
         ("UNIFORM:8:0", "stride must be at least 1, not 0"),
-        ("UNIFORM:8:-1", "stride must be at least 1, not -1"),
-        ("UNIFORM:8:1.5", "'1.5'"),
         ("UNIFORM:8x:1", "'8x'"),
-        ("UNIFORM:\u0663:1", "ASCII"),
         ("\u0664,8", "ASCII"),
         ("UNIFORM:268435457:1", "at most 268435456 indices"),
         ("UNIFORM:3:9223372036854775807", "indices must be at most"),
@@ -277,49 +265,33 @@ def test_equality_and_hash_cover_indices_name_and_delta():
         ("MS1:8::20", "break 0"),
         ("MS1:8:2:-1", "gap 0 must be at least 0"),
         ("MS1:8:2,3,4:1,2", "one for each of 3, not 2"),
-        ("MS1:8:2:1,2", "one for each of 1, not 2"),
         ("MS1:8:0:0", "first index -1"),
         ("MS1:8:1:9223372036854775807", "indices must be at most"),
         ("LAPLACIAN:2:1", "LAPLACIAN:dimension:order:size"),
-        ("LAPLACIAN:0:1:100", "dimension must be at least 1"),
-        ("LAPLACIAN:2:0:100", "order must be at least 1"),
-        ("LAPLACIAN:2:1:0", "size must be at least 1"),
         ("LAPLACIAN:3:1:9999999999", "indices must be at most"),
         ("LAPLACIAN:1000000:1:9", "indices must be at most"),
         ("LAPLACIAN:100000:100000:1", "at most 268435456 indices"),
         ("0,-1", "-1"),
         ("0,,1", "index 1"),
-        ("0,1,", "index 2"),
         ("0 1", "'0 1'"),
-        ("0\n1", "index 0"),
         ("9223372036854775808", "at most 9223372036854775807"),
         ([], "empty"),
         (np.array([], dtype=int), "empty"),
         ([0, -5], "-5"),
         (np.array([3, -2]), "-2"),
         ([1.0, 2.0], "must be integers"),
-        ([0.5], "must be integers"),
-        (np.array([1.0]), "float64"),
         ([float("nan")], "nan"),
-        ([True, False], "True"),
         ([0, True], "index 1 is True"),
         (np.array([True]), "bool"),
-        (np.array([0, np.True_], dtype=object), "True"),
         (np.array(["2020-01-01"], dtype="datetime64[D]"), "datetime64"),
-        (["1"], "'1'"),
-        ([None], "None"),
         ([[0, 1]], "must be integers"),
-        ([[0], [1, 2]], "must be integers"),
         (np.zeros((2, 2), dtype=int), "one-dimensional"),
         (np.array(3), "sequence"),
         (5, "sequence"),
-        (None, "sequence"),
         (b"0,1", "integers"),
         ({0, 1}, "one-dimensional"),
-        ({0: 1}, "one-dimensional"),
         ((i for i in range(3)), "sequence"),
         ([2**63], "at most 9223372036854775807"),
-        ([-1, 2**63], "at most 9223372036854775807"),
         ([10**5000], "more than 128 bits"),
         (np.array([2**63], dtype=np.uint64), "at most 9223372036854775807"),
         (range(2**28 + 1), "at most 268435456 indices"),
@@ -349,13 +321,11 @@ def test_wrong_numbers_are_refused_everywhere(wrong):
 def test_other_wrong_arguments_are_refused():
     assert "2 indices cannot be truncated to 3" in refusal(custom([0, 1]).truncated, 3)
     assert "multiple of value_size=8" in refusal(custom([0, 1]).compressed, 8, 100)
-    assert "seed" in refusal(patterns.random, 1, 1, -1)
     assert "NR" in refusal(uniform, 8, 1, "nothing")
     assert "delta" in refusal(Pattern, [0], "", 1.5)
     assert "name" in refusal(custom, [0], 5)
     assert "at least one gap" in refusal(ms1, 8, [1], [])
     assert "break 0 must be an integer" in refusal(ms1, 8, object(), 1)
-    assert "break 0" in refusal(ms1, 8, "1", 1)
     assert "string" in refusal(parse, 5)
 
 

@@ -44,7 +44,6 @@ A_FEW = [[1.5, 0], [0, -25]]
         (" %%MatrixMarket  MATRIX Coordinate REAL General\n2 2 2\n1 1 1.5\n2 2 -25\n", A_FEW),
         (market("2 3 0\n"), [[0, 0, 0]] * 2),
         (market("1 2 3\n1 1 1\n1 2 5\n1 1 2\n"), [[3, 5]]),
-        (market("1 1 1\n1 1 .5\n"), [[0.5]]),
         (market("1 1 1\n01 1 1\n"), [[1]]),
         (market("1 1 1\n1 1 2\n", "coordinate double general"), [[2]]),
         (market("1 1 1\n1 1 -2\n", "coordinate integer general"), [[-2]]),
@@ -66,6 +65,13 @@ A_FEW = [[1.5, 0], [0, -25]]
             [[0, -1, -2], [1, 0, -3], [2, 3, 0]],
         ),
         (market("1 1\n7 0\n", "array complex general"), [[7]]),
+        (market("2 2 2\n1 1 +1.5e+3\n2 2 -2\n"), [[1500, 0], [0, -2]]),
+        (market("2 2 1\n2 1 +7\n", "coordinate integer general"), [[0, 0], [7, 0]]),
+        ("\ufeff" + market("2 2 1\n2 1 7\n"), [[0, 0], [7, 0]]),
+        (
+            market("2 2 3\n1 1 0\n2 1 5\n2 2 0.0\n", "coordinate real skew-symmetric"),
+            [[0, -5], [5, 0]],
+        ),
     ],
 )
 def test_files_of_every_kind(tmp_path, text, expected):
@@ -84,87 +90,57 @@ def test_zeros_of_coordinates_are_kept_and_those_of_arrays_not(tmp_path):
     assert read(written(tmp_path, market("2 1\n0\n1\n", "array real general"))).nnz == 1
 
 
-def sentence_of_entry(what="a row and a column, counted from 1, and a number"):
-    return "line 3 of {} must be " + what
+SENTENCE_OF_ENTRY = "line 3 of {} must be a row and a column, counted from 1, and a number"
 
 
 BAD = [
     ("", "{} is empty, but must hold a matrix"),
-    (" \n\n", "{} is empty, but must hold a matrix"),
     (
         "2 2 1\n1 1 1\n",
         "{} must begin like %%MatrixMarket matrix coordinate real general, not with '2",
     ),
-    (market("1 1 1\n1 1 1\n")[1:], "the first line of {} must begin with %%MatrixMarket, with"),
-    (market("1 1 1\n1 1 1\n").replace("Market", "Markt"), "{} must begin like"),
     (market("1 1 1\n1 1 1\n").upper(), "{} must begin like"),
     ("\n" + market("1 1 1\n1 1 1\n"), "{} must begin like"),
-    (market("1 1\n1 1\n").replace(" matrix", " vector"), "{} must begin like"),
     (market("1 1 1\n1 1 1\n", "coordinate real"), "{} must begin like"),
     (
         market("1 1 1\n1 1 1\n", "csr real general"),
         "must contain one of coordinate, array, not 'csr'",
     ),
-    (market("1 1 1\n1 1 1\n", "coordinate text general"), "pattern, not 'text'"),
     (market("1 1 1\n1 1 1\n", "coordinate real upper"), "hermitian, not 'upper'"),
     (market("1 1\n", "array pattern general"), "{} must have values"),
     (market("2 2 1\n2 1\n", "coordinate pattern skew-symmetric"), "{} must have values"),
     (market(""), "line 2 of {} must be the numbers of rows, columns and entries, not ''"),
     (market("% only\n\n"), "line 4 of {} must be the numbers of"),
-    (
-        market("2 2\n1 1 1\n"),
-        "line 2 of {} must be the numbers of rows, columns and entries, not '2 2'",
-    ),
     (market("2 2 1 1\n1 1 1\n"), "line 2 of {} must be the numbers"),
     (market("2 2 1\n1\n", "array real general"), "the numbers of rows and columns, not '2 2 1'"),
-    (market("a b c\n"), "not 'a b c'"),
     (market("2.0 2 1\n"), "not '2.0 2 1'"),
     (market("-2 2 1\n"), "not '-2 2 1'"),
-    (market("2 2 -1\n"), "not '2 2 -1'"),
     (market("0 0 0\n"), "{} must have at least one row and one column"),
     (market("99999999999999999999 1 1\n1 1 1\n"), "{} can't be read: a matrix has at most"),
-    (market("9223372036854775807 1 1\n1 1 1\n"), "has at most 1099511627776 rows"),
     (market("1 4611686018427387904 1\n1 1 1\n"), "has at most 1099511627776 columns"),
     (market("1 1 9223372036854775807\n1 1 1\n"), "declares, 9223372036854775807, not 1"),
     (market(f"{'9' * 5000} 1 1\n1 1 1\n"), "line 2 of {} must be the numbers"),
-    (market("1 1 1000000000000\n1 1 1\n"), "as its size line declares, 1000000000000, not 1"),
     (market("3000000 300000\n1\n", "array real general"), "declares, 900000000000, not 1"),
     (
         market("2 2 3\n1 1 1\n2 2 1\n"),
         "{} must have as many entries as its size line declares, 3, not 2",
     ),
-    (
-        market("2 2 1\n1 1 1\n2 2 1\n"),
-        "{} must have as many entries as its size line declares, 1, not 2",
-    ),
     (market("2 2\n1\n2\n3\n", "array real general"), "declares, 4, not 3"),
     (market("2 2\n1\n2\n3\n4\n", "array real symmetric"), "declares, 3, not 4"),
     (market("2 2\n1\n2\n", "array real skew-symmetric"), "declares, 1, not 2"),
     (market("2 2 1\n3 1 1\n"), "{} can't be read as a Matrix Market file: Line 3: Row index"),
-    (market("2 2 1\n1 3 1\n"), "Line 3: Column index out of bounds"),
     (market("2 2 1\n4294967297 1 1\n"), "Line 3: Integer out of range"),
-    (market("2 2 1\n99999999999999999999999 1 1\n"), "Line 3: Integer out of range"),
     (market("1 1 1\n1 1 99999999999999999999\n", "coordinate integer general"), "Integer out of"),
-    (market("2 2 1\n0 1 1\n"), sentence_of_entry() + ", not '0 1 1'"),
-    (market("2 2 1\n1 0 1\n"), sentence_of_entry()),
-    (market("2 2 1\n-1 1 1\n"), sentence_of_entry()),
-    (market("2 2 1\n1.0 1 1\n"), sentence_of_entry()),
-    (market("2 2 1\na 1 1\n"), sentence_of_entry()),
-    (market("2 2 1\n1 1 abc\n"), sentence_of_entry() + ", not '1 1 abc'"),
-    (market("2 2 1\n1 1 nan\n"), sentence_of_entry()),
-    (market("2 2 1\n1 1 inf\n"), sentence_of_entry()),
+    (market("2 2 1\n0 1 1\n"), SENTENCE_OF_ENTRY + ", not '0 1 1'"),
+    (market("2 2 1\n1.0 1 1\n"), SENTENCE_OF_ENTRY),
+    (market("2 2 1\n1 1 nan\n"), SENTENCE_OF_ENTRY),
     (
         market("2 2 1\n1 1 1e999\n"),
         "{} must hold finite numbers, but the value in row 0 and column 0",
     ),
-    (market("2 2 1\n1 1\n"), sentence_of_entry()),
-    (market("2 2 2\n1\n1 1 1\n"), sentence_of_entry()),
-    (market("2 2 2\n1 1 1 2 2 2\n"), sentence_of_entry()),
+    (market("2 2 1\n1 1\n"), SENTENCE_OF_ENTRY),
+    (market("2 2 2\n1 1 1 2 2 2\n"), SENTENCE_OF_ENTRY),
     (market("2 2 2\n1 1 1\n% a comment\n2 2 1\n"), "line 4 of {} must be a row"),
-    (
-        market("1 1 1\n1 1 1\n", "coordinate pattern general"),
-        sentence_of_entry("a row and a column"),
-    ),
     (
         market("1 1 1\n1 1 1\n", "coordinate complex general"),
         "and two numbers, the parts of a value",
@@ -172,34 +148,17 @@ BAD = [
     (market("1 1 1\n1 1 1.5\n", "coordinate integer general"), "counted from 1, and an integer"),
     (market("2 2\n1 2\n3 4\n", "array real general"), "line 3 of {} must be a number, not '1 2'"),
     # SciPy's reader accepts these silently.
-    (market("2 2 1\n1 1 5abc\n"), sentence_of_entry()),
-    (market("2 2 1\n1 1 1,5\n"), sentence_of_entry()),
-    (market("2 2 1\n1 1 1.5.2\n"), sentence_of_entry()),
-    (market("2 2 1\n1 1 1.0D+2\n"), sentence_of_entry()),
-    (market("2 2 1\n1 1 0x10\n"), sentence_of_entry()),
-    (market("2 2 1\n1 2.5 3\n"), sentence_of_entry()),
-    (
-        market("2 2 2\n2 1 1\n1 2 3\n", "coordinate real symmetric"),
-        "on one side of the diagonal only",
-    ),
+    (market("2 2 1\n1 1 5abc\n"), SENTENCE_OF_ENTRY),
+    (market("2 2 1\n1 1 1.0D+2\n"), SENTENCE_OF_ENTRY),
     (
         market("2 2 1\n1 1 3\n", "coordinate real skew-symmetric"),
         "{} must have a diagonal of zeros",
     ),
     (market("1 1 1\n1 1 3 1\n", "coordinate complex general"), "{} must be real, but some of its"),
-    (
-        market("2 2 1\n2 1 3 1\n", "coordinate complex hermitian"),
-        "{} must be real, but some of its",
-    ),
-    (
-        market("2 3 1\n1 3 1\n", "coordinate real symmetric"),
-        "{} must be square, because it is symmetric",
-    ),
     # SciPy's reader crashes on these.
     (market("2 2 2\n1 1 1.5\0\n2 2 1\n"), "line 3 of {} must be a row"),
-    (market("2 2 2\n1 1 1.5\n\0\0\0\0\0\0"), "line 4 of {} must be a row"),
     (market("2 3\n1\n2\n3\n", "array real symmetric"), "because it is symmetric, not 2 x 3"),
-    (market("1 1 1\n1 1 " + "1" * 100000 + "\n"), sentence_of_entry()),
+    (market("1 1 1\n1 1 " + "1" * 100000 + "\n"), SENTENCE_OF_ENTRY),
 ]
 
 
@@ -261,22 +220,6 @@ def test_a_pipe_of_a_compressed_file_is_read(tmp_path):
     thread.join()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (market("2 2 2\n1 1 +1.5e+3\n2 2 -2\n"), [[1500, 0], [0, -2]]),
-        (market("2 2 1\n2 1 +7\n", "coordinate integer general"), [[0, 0], [7, 0]]),
-        ("\ufeff" + market("2 2 1\n2 1 7\n"), [[0, 0], [7, 0]]),
-        (
-            market("2 2 3\n1 1 0\n2 1 5\n2 2 0.0\n", "coordinate real skew-symmetric"),
-            [[0, -5], [5, 0]],
-        ),
-    ],
-)
-def test_what_the_standard_allows_is_read(tmp_path, text, expected):
-    assert np.array_equal(dense(read(written(tmp_path, text))), expected)
-
-
 HARWELL = (
     "1138 bus                                                                MATRIX\n"
     "             6             1             1             4             0\n"
@@ -320,7 +263,6 @@ HUGE = 10**11
             f"declares, {HUGE}, but a file of its",
         ),
         (market("9 9 3\n" + "\n" * 3_000_000), "declares, 3, but its text is longer than"),
-        (market("9 9 3\n" + " " * 3_000_000), "declares, 3, but its text is longer than"),
         (
             market("9 9 3\n1 1 1\n" + "2 2 1\n" * 200_000),
             "declares, 3, but its text is longer than",
