@@ -42,14 +42,6 @@ def test_round_trip(tmp_path, suffix):
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
-@pytest.mark.parametrize("records", [[], [record()]])
-def test_round_trip_of_at_most_one_record(tmp_path, suffix, records):
-    before = ResultSet(records, [[] for _ in records])
-    before.save(tmp_path / f"x{suffix}")
-    assert_same(before, load(tmp_path / f"x{suffix}"))
-
-
 VALUES = st.one_of(
     st.none(),
     st.booleans(),
@@ -194,7 +186,6 @@ HEAD = '"schema_version": 1, "environments": {}'
         f'{{{HEAD}, "columns": {{"a": "text"}}, "records": [{{"b": "x"}}], "samples": [[]]}}',
         f'{{{HEAD}, "columns": {{}}, "records": [{{}}], "samples": []}}',
         f'{{{HEAD}, "columns": {{}}, "records": [{{}}], "samples": [[[1]]]}}',
-        f'{{{HEAD}, "columns": {{}}, "records": [{{}}], "samples": [["x"]]}}',
         '{"schema_version": 1, "environments": {"e": 1}, "columns": {}, "records": [], '
         '"samples": []}',
         "\ufeff{}",

@@ -454,11 +454,3 @@ def test_what_a_lower_clock_costs_and_saves():
     assert np.allclose(sorted(diamonds), [-13.0, -2.7])
     with refused("no case was measured at two clocks"):
         figures["energy-clock"](rows().iloc[:4])
-
-
-def test_readings_are_of_the_meters(tmp_path):
-    found = meters(tree(tmp_path, SERVER))
-    values: Mapping[str, int | None] = dict(
-        zip((meter.name for meter in found), read(found).values, strict=True)
-    )
-    assert values["package-1"] == 2_000_000

@@ -258,10 +258,6 @@ def test_counters_are_read(tmp_path):
     assert read_counters(tmp_path / "nowhere") == {}
 
 
-def test_an_empty_tree_is_unknown_throughout(tmp_path):
-    assert {f.state for f in findings(tmp_path, {}).values()} == {UNKNOWN}
-
-
 def test_garbage_in_any_file_is_no_error(tmp_path):
     for _, files, _, _ in CASES:
         tree(tmp_path, files)

@@ -351,14 +351,3 @@ def test_threads_share_the_room_for_rows():
     # Each thread also reads a row at either end of its part.
     assert both.transfer(cache_B).load_B == pytest.approx(8 * (1 + 2 / 500) + 8)
     assert StencilConditions(9, 9, write_factor=1).transfer(2**20) == (8, 8)
-
-
-def test_the_stencil_derives_its_condition_from_caches():
-    caches = [{"level": 1, "size_B": 32 * 2**10}, {"level": 2, "size_B": 2**20, "shared_by": 1}]
-    case = mk.case("loops.stencil", rows=100, columns=1000, variant="simd", threads=1)
-    # Three rows are 24 KB: more than half of L1, less than half of L2.
-    moved = case.transfers(LEVELS, caches)
-    points = 998
-    assert moved["L1"] == (points * 40, points * 8)
-    assert moved["L2"] == (points * 32, points * 8)
-    assert moved["memory"] == (points * 16, points * 8)

@@ -176,8 +176,6 @@ def test_an_unresolved_t0_is_shown_by_its_upper_bound(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        ("bytes_B,time_s\n1,1\n2,0\n3,3\n", [], "time_s must be positive and finite, not 0 (row 2"),
-        ("bytes_B,time_s\n1,1\n2,two\n3,3\n", [], "column time_s must hold numbers"),
         ("bytes_B,time_s\n", [], "bad.csv has no rows"),
         ("", [], "can't be read as a table"),
         ("bytes_B,time_s\n1,1\n2,2\n3,3\n", ["--leave-out", "l2"], "'l2' is not a positive"),
@@ -310,9 +308,7 @@ def test_records_that_failed_validation_are_left_out():
         ({"bytes_B": [8, 8, 8], "time_s": [1, 2, 3]}, "two sizes, but every bytes_B is 8"),
         ({"bytes_B": [1, 2, 0], "time_s": [1, 2, 3]}, r"bytes_B must be .* not 0 \(row 3 of 3\)"),
         ({"bytes_B": [1, 2, 3], "time_s": [1, -2, 3]}, r"time_s must be .* not -2 \(row 2"),
-        ({"bytes_B": [1, 2, 3], "time_s": [1, math.nan, 3]}, "time_s must be .* not nan"),
         ({"bytes_B": [1, math.inf, 3], "time_s": [1, 2, 3]}, "bytes_B must be .* not inf"),
-        ({"bytes_B": [1, 2, 3], "time_min_s": [1, 0, 3]}, "time_min_s must be positive"),
         ({"bytes_B": [1, 2, "x"], "time_s": [1, 2, 3]}, "column bytes_B must hold numbers"),
         ({"bytes_B": [1, 2, 3], "time_s": [1, 2]}, "time_s must be as long as bytes_B, not 2"),
         ({"bytes_B": [[1], [2]], "time_s": [1, 2]}, "bytes_B must have one dimension"),
@@ -329,7 +325,6 @@ def test_bad_records_are_refused(records, message):
         ({"weighting": "measured"}, "weighting must be fitted or none, not 'measured'"),
         ({"level": 1}, "level must lie between 0 and 1, not 1"),
         ({"leave_out_B": "cache"}, "leave_out_B must be a positive number of bytes, not 'cache'"),
-        ({"leave_out_B": -1}, "leave_out_B must be a positive number of bytes, not -1"),
         ({"leave_out_B": 1e9}, "at least 3 points beyond 1000000000 B, not 0"),
         ({"leave_out_B": "caches"}, "give caches_B"),
         ({"leave_out_B": "caches", "caches_B": 0}, "caches_B must be a positive number"),

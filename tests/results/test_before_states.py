@@ -51,9 +51,8 @@ def test_old_files_of_any_kind_are_read(kind):
         assert "state" not in record or not record["state"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_old_files_are_compared_with_new_records(kind):
-    before = mk.load(FILES[kind])
+def test_old_files_are_compared_with_new_records():
+    before = mk.load(FILES[".db"])
     frame = mk.compare(before, the_same_cases())
     assert len(frame) == 9
     assert np.isfinite(frame["ratio"]).all() and not frame["verdict"].eq("other state").any()
@@ -61,9 +60,8 @@ def test_old_files_are_compared_with_new_records(kind):
     assert len(own) == 9 and set(own["verdict"]) <= {"same", "not enough data", "disturbed"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_old_files_are_drawn(kind):
-    before = mk.load(FILES[kind])
+def test_old_files_are_drawn():
+    before = mk.load(FILES[".db"])
     figure = figures["sizes"](before)
     assert sum(len(ax.lines) + len(ax.patches) for ax in figure.axes) > 0
     assert math.isfinite(figure.get_figwidth())

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import result_sets
 from checking import one_sentence, output_of, refused_words, run
+from result_sets import HERE, THERE
 
 import memkern as mk
 from memkern.errors import InputError
@@ -13,20 +15,10 @@ from memkern.formats import ResultSet
 from memkern.machine.environment import identity
 from memkern.results.merging import finished_cases
 
-HERE = {"machine": {"model": "one"}, "build": {"commit": "a1"}, "run": {"load": [0.5]}}
-THERE = {"machine": {"model": "two"}, "build": {"commit": "a1"}, "run": {"load": [0.5]}}
-
 
 def record(case: str, environment: Any = HERE, repeat: int = 0, **columns: Any) -> dict[str, Any]:
-    return {
-        "case_id": case,
-        "repeat": repeat,
-        "environment_id": identity(environment),
-        "kernel": "stream.copy",
-        "stop": "runs",
-        "time_min_s": 1e-3,
-        **columns,
-    }
+    how = {"environment_id": identity(environment), "stop": "runs", **columns}
+    return result_sets.record(case, repeat, **how)
 
 
 def saved(path: Path, *records: dict[str, Any], environment: Any = HERE, seed: int = 0) -> Path:

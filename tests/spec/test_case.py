@@ -53,7 +53,6 @@ MASKED = np.ma.masked_array([0, 1, 2], mask=[False, True, False])
 @pytest.mark.parametrize(
     "call, match",
     [
-        (lambda: mk.gather([0, 1], prefetch=True), "prefetch"),
         (lambda: mk.gather([0, 1], dtype="float16"), "dtype"),
         (lambda: mk.gather([0, 1], index_dtype="int16"), "index_dtype"),
         (lambda: mk.gather([0, 1], delta=2**59, count=2**40), r"2\*\*60"),

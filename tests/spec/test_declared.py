@@ -381,9 +381,7 @@ def test_options_are_refused_on_other_devices(device):
         ("pattern = '0'", "has no option 'pattern'"),
         ("alpha = 'x'", "alpha"),
         ("footprint_B = {}", "footprint_B must be a number from 1 to 4.6.*e[+]18, not {}"),
-        ("footprint_B = true", "footprint_B must be a number from 1 to .*, not True"),
         ("ci = 'x'", "ci must be a finite number, not 'x'"),
-        ("elements = []", "elements"),
     ],
 )
 def test_unknown_keys_and_wrong_values_have_different_messages(table, message, tmp_path):
@@ -405,15 +403,12 @@ GATHER = "[[case]]\nkernel = 'gather'\npattern = "
         (f"repeats = 0\n{GATHER}'0'", "repeats"),
         ("[[case]]\npattern = '0'", "kernel"),
         ("[[case]]\nkernel = 'gather'", "pattern"),
-        (f"{GATHER}[]", "pattern"),
-        (f"{GATHER}'UNIFORM:1'", "UNIFORM"),
         (f"{GATHER}'0'\ncount = 'x'", "count"),
         ("[[case]]\nsuite = 'none'", "none"),
         ("colours = 1", "unknown key 'colours': choose from repeats, defaults, case"),
         (f"[defaults]\ncolour = 1\n{GATHER}'0'", "'colour'"),
         ("[[case]]\nsuite = 'amg'\ncolour = 1", "no option 'colour': choose from pattern, "),
         ("[[case]]\nkernel = 'spmv.crs'", "'spmv.crs' needs matrix"),
-        ("[[case]]\nkernel = 'dw.hop'\nls = 4", "'dw.hop' needs lattice"),
     ],
 )
 def test_unknown_and_missing_keys_are_named(text, message, tmp_path):
