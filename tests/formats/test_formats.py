@@ -211,10 +211,9 @@ def test_files_that_can_not_be_loaded_are_refused(tmp_path):
         load(tmp_path / "d.json")
     with pytest.raises(InputError, match="can't be read"):
         load("nul\0.json")
-    for name in ("x.db", "y.db"):
-        with pytest.raises(InputError, match="does not exist"):
-            load(tmp_path / name)
-        assert not (tmp_path / name).exists()
+    with pytest.raises(InputError, match="does not exist"):
+        load(tmp_path / "x.db")
+    assert not (tmp_path / "x.db").exists()
     result_set(record()).save(tmp_path / "x.csv")
     (tmp_path / "x.samples.csv").unlink()
     with pytest.raises(InputError, match=r"x\.samples\.csv does not exist"):

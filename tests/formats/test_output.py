@@ -72,16 +72,6 @@ def test_output_is_a_store_until_it_is_exported(tmp_path, suffix):
         open_output(path)
 
 
-def test_output_to_a_store_is_that_store(tmp_path):
-    with open_output(tmp_path / "x.db") as sink:
-        sink.store.add(record("a"), [1.0], HERE)
-    assert [p.name for p in tmp_path.iterdir()] == ["x.db"]
-    sink = open_output(tmp_path / "x.db", resume=True, environment=HERE)
-    sink.store.add(record("b"), [1.0], HERE)
-    assert len(sink.finish()) == 2
-    assert len(load(tmp_path / "x.db")) == 2
-
-
 def test_no_cell_of_a_csv_is_a_formula_of_a_spreadsheet(tmp_path):
     texts = ["=1+1", "+2", "-3", "@sum(a1)", "\t=1", "\r=1", "'=1", "'", "plain", "", "a=b", "5-3"]
     path = tmp_path / "x.csv"

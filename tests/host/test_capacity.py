@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,12 +38,6 @@ def times(
         walks_s = walk_s * (1 - min(8 * MIB / size_B, 1.0))
         found.append((loads_s + walks_s) * (1 + noise * (number % 2)))
     return found
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path
 
 
 def pass_time(**changes: Any) -> None:
@@ -85,7 +78,7 @@ with described(None):
 
 
 @pytest.fixture
-def large_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def large_cache() -> Any:
     with described(MACHINES["large cache"]):
         yield
     capacity._measured.cache_clear()
@@ -141,7 +134,7 @@ def test_a_cache_that_holds_all_sizes_is_not_mistaken_for_memory():
     ],
 )
 @pytest.mark.parametrize("memory_s", [MEMORY_S, math.nan, 30e-9])
-def test_memory_begins_beyond_caches_that_are_not_reported(cache, monkeypatch, reported, memory_s):
+def test_memory_begins_beyond_caches_that_are_not_reported(monkeypatch, reported, memory_s):
     machine = caches.this_machine()
     about = {"type": "unified", "line_B": 64, "shared_by": 1, "instances": 1}
     system = [{"level": level, "size_B": size_B, **about} for level, size_B in reported.items()]
@@ -317,7 +310,6 @@ def test_what_caches_have_come_to_hold_is_not_from_memory():
     assert in_memory(frame, least).tolist() == [False, False, True]
 
 
-@pytest.mark.usefixtures("cache")
 def test_measured_caches_are_part_of_the_environment():
     before = machine_environment()
     assert "measured_caches" not in before
@@ -332,7 +324,7 @@ def test_measured_caches_are_part_of_the_environment():
     assert differences(before, now) == []
 
 
-@pytest.mark.usefixtures("this_machine", "cache")
+@pytest.mark.usefixtures("this_machine")
 def test_this_machines_caches_hold_at_most_a_few_times_what_it_reports():
     known = capacity.capacity()
     assert file.usual_path().exists()

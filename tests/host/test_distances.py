@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from plotting import Results
 
 import memkern as mk
 from memkern.engine.public import CaseRun, calibrated
@@ -27,12 +28,7 @@ from memkern.machine.caches import data_caches
 
 PRIOR = Distances(3.0, 0.06)
 MEMORY = "memory, 1 thread, 10 placements, floor"
-CACHES = [
-    {"level": 1, "type": "data", "size_B": 32768, "instances": 2},
-    {"level": 2, "type": "unified", "size_B": 2**20, "instances": 2},
-    {"level": 3, "type": "unified", "size_B": 2**25, "instances": 1},
-]
-DATA_CACHES = data_caches({"machine": {"caches": CACHES}})
+DATA_CACHES = data_caches(Results([]).environments["e1"])
 
 
 @pytest.fixture

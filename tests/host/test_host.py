@@ -4,7 +4,6 @@ import json
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -22,12 +21,6 @@ CACHES = [
     {"level": 3, "type": "unified", "size_B": 2**25, "instances": 1},
 ]
 DATA_CACHES = data_caches({"machine": {"caches": CACHES}})
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -53,7 +46,7 @@ def test_measured_sizes_of_caches_take_the_place_of_the_systems():
     assert caches.last_level_B({}) == 0
 
 
-def test_the_largest_bandwidths_are_kept_until_the_next_boot(cache, monkeypatch):
+def test_the_largest_bandwidths_are_kept_until_the_next_boot(monkeypatch):
     monkeypatch.delenv(small.VARIABLE, raising=False)
     host = this_host()
     assert host.best_rates("2 auto", {"load": 20.0, "triad": 18.0}) == {
@@ -70,7 +63,7 @@ def test_the_largest_bandwidths_are_kept_until_the_next_boot(cache, monkeypatch)
     assert host.best_rates("2 auto", {"load": 15.0, "triad": 9.0})["load"] == 15.0
 
 
-def test_throughputs_of_cores_are_kept_until_the_next_boot(cache):
+def test_throughputs_of_cores_are_kept_until_the_next_boot():
     host = this_host()
     for counts in ({"1": {87: 2}}, {"1": {87: 1, 60: 5}, "2": {70: 1}}):
         host._file.put((RATES, counts))
@@ -81,7 +74,7 @@ def test_throughputs_of_cores_are_kept_until_the_next_boot(cache):
     assert host.path.stat().st_mtime_ns == written
 
 
-def test_a_process_stores_the_throughputs_of_its_cores(cache):
+def test_a_process_stores_the_throughputs_of_its_cores():
     how = "elements=512, threads=1, budget_s=1, ci=1e-9, max_samples=10**7"
     measure = f"import memkern as mk; mk.stream('copy', {how}).measure()"
     subprocess.run([sys.executable, "-c", measure], check=True)

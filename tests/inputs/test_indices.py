@@ -133,12 +133,6 @@ def test_chases_are_as_likely_as_by_sattolos_algorithm():
     assert max(abs(count - 1000) for count in drawn.values()) < 150
 
 
-def test_permutations_are_equally_likely():
-    drawn = Counter(tuple(permutation(3, seed).tolist()) for seed in range(6000))
-    assert len(drawn) == 6
-    assert max(abs(count - 1000) for count in drawn.values()) < 150
-
-
 def test_central_is_always_element_zero():
     assert is_index_array(central(7), 7)
     assert central(7).tolist() == [0] * 7

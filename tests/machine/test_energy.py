@@ -23,7 +23,6 @@ import memkern as mk
 from memkern.engine.sampling import metering
 from memkern.engine.sampling import series as sampling
 from memkern.engine.sampling.prepared import Prepared
-from memkern.families.dw.data import energies, hops
 from memkern.machine import energy, settings
 from memkern.machine.energy import joules, meters, read, total, why_none
 from memkern.plots import clock_table, figures
@@ -183,46 +182,27 @@ def test_missing_meters_are_named_in_one_sentence(tmp_path, monkeypatch):
     assert "only root may use /a" in why_none(root)
 
 
-class Live:
-    """Meters of a tree that measure a given power, starting now.
-
-    Parameters
-    ----------
-    root : Path
-    watts : mapping of str to callable
-        The power of each meter, by its file.
-    """
-
-    def __init__(self, root: Path, watts: Mapping[str, Callable[[], float]]) -> None:
-        self._root, self._watts = root, watts
-        self._since_s = time.perf_counter()
-
-    def update(self) -> float:
-        """Write the current values and return their time."""
-        now_s = time.perf_counter()
-        for name, watts in self._watts.items():
-            path = self._root / name
-            if not path.exists():
-                continue
-            if "power" in path.name:
-                path.write_text(f"{watts() * 1e6:.0f}\n")
-                continue
-            most = path.with_name("max_energy_range_uj")
-            range_uJ = int(most.read_text()) if most.exists() else 2**64
-            value = int(path.read_text()) + round(1e6 * watts() * (now_s - self._since_s))
-            path.write_text(f"{value % range_uJ}\n")
-        self._since_s = now_s
-        return now_s
-
-
 def live(
     monkeypatch: pytest.MonkeyPatch, root: Path, watts: Mapping[str, Callable[[], float]]
 ) -> None:
-    """Measure with the meters of a tree, which are updated before each reading."""
-    shown = Live(root, watts)
+    """Measure with the meters of a tree; `watts` has the power of each from now on, by its file."""
+    since_s = time.perf_counter()
 
     def up_to_date(those: Sequence[energy.Meter]) -> energy.Reading:
-        now_s = shown.update()
+        nonlocal since_s
+        now_s = time.perf_counter()
+        for name, power in watts.items():
+            path = root / name
+            if not path.exists():
+                continue
+            if "power" in path.name:
+                path.write_text(f"{power() * 1e6:.0f}\n")
+                continue
+            most = path.with_name("max_energy_range_uj")
+            range_uJ = int(most.read_text()) if most.exists() else 2**64
+            value = int(path.read_text()) + round(1e6 * power() * (now_s - since_s))
+            path.write_text(f"{value % range_uJ}\n")
+        since_s = now_s
         return replace(read(those), time_s=now_s)
 
     monkeypatch.setattr(energy, "ROOT", root)
@@ -386,26 +366,6 @@ def test_from_meters_and_clock_limits_to_figures(machine, tmp_path, capsys):
     for threads in (1, 2):
         slow, fast = (found[threads, limit]["energy_J"] for limit in (1000, 2500))
         assert table.loc[threads, "energy_percent"] == pytest.approx(100 * (slow / fast - 1))
-    for name in ("energy", "energy-clock"):
-        image = tmp_path / f"{name}.png"
-        output_of(capsys, "figure", name, str(file), "-o", str(image))
-        assert image.stat().st_size > 10_000
-
-
-def test_from_meters_to_the_energy_of_layouts(machine, tmp_path, capsys):
-    file = tmp_path / "dw.json"
-    words = "dw --lattice 4 4 4 4 --layout RRII,RIRI -t 1 --runs 3"
-    output_of(capsys, *words.split(), "-o", str(file), "-q")
-    rows = {row["layout"]: row for row in mk.load(file).records}
-    for row in rows.values():
-        assert row["power_W"] == pytest.approx(35, rel=1e-3)
-    frame, _ = hops(mk.load(file), "")
-    (change,) = energies(frame)["energy_percent"]
-    ratio = rows["RIRI"]["energy_J"] / rows["RRII"]["energy_J"]
-    assert change == pytest.approx(100 * (ratio - 1))
-    image = tmp_path / "dw.png"
-    output_of(capsys, "figure", "dw-energy", str(file), "-o", str(image))
-    assert image.stat().st_size > 10_000
 
 
 def rows(**more: object) -> pd.DataFrame:

@@ -218,9 +218,6 @@ def test_from_registers_to_the_figure(name, tmp_path, monkeypatch, capsys):
             both = ["--prefetchers", "default,off", "-o", files[-1]]
             output_of(capsys, *words_of, *both)
     assert registers(root, name) == BEFORE
-    image = tmp_path / "prefetchers.png"
-    output_of(capsys, "figure", "spatter-fig4", *files, "-o", str(image))
-    assert image.stat().st_size > 10_000
     figure = figures["spatter-fig4"](merge(files))
     for axes in figure.axes[::2]:  # at the left, of gathers and of scatters
         lines = {str(one.get_label()): one for one in axes.get_lines()}

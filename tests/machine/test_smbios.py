@@ -22,12 +22,6 @@ def test_two_populated_channels_and_an_empty_slot(tmp_path):
     assert found.peak_GBps == pytest.approx(2 * 2933e6 * 8 / 1e9)
 
 
-def test_a_channel_without_a_module_is_counted(tmp_path):
-    table = slot() + slot(0, "DIMM_B1") + END
-    found = population(tree(tmp_path, {TABLE: table}))
-    assert found is not None and (found.channels, found.empty_channels) == (1, 1)
-
-
 @pytest.mark.parametrize(
     "names, channels",
     [
@@ -84,13 +78,6 @@ def test_damaged_tables_are_refused(table, tmp_path):
     with pytest.raises(ValueError):
         parse(table)
     assert population(tree(tmp_path, {TABLE: table})) is None
-
-
-def test_no_table_and_no_edac(tmp_path):
-    found = population(tmp_path)
-    assert found is not None
-    assert (found.modules, found.channels, found.speed_MTs) == ((), 0, 0)
-    assert found.peak_GBps is None
 
 
 def test_edac_counts_channels(tmp_path):

@@ -22,30 +22,15 @@ QUANTITIES = {**dict.fromkeys(BANDWIDTHS, "GB/s"), "latency": "ns"}
 
 def machine(model: str | None, cores: int | None = 2, sockets: int = 1, **more: Any) -> dict:
     nodes = [{"node": node} for node in range(sockets)]
-    return {
-        "machine": {
-            "model": model,
-            "cores": cores,
-            "sockets": sockets,
-            "numa_nodes": nodes,
-            **more,
-        }
-    }
+    known = {"model": model, "cores": cores, "sockets": sockets, "numa_nodes": nodes}
+    return {"machine": known | more}
 
 
 def cpuid(
     model: str, vendor: str, numbers: str, cores: int = 2, hypervisor: str | None = "KVM"
 ) -> dict:
-    family, number, stepping = numbers.split("/")
-    return machine(
-        model,
-        cores,
-        vendor=vendor,
-        family=family,
-        model_number=number,
-        stepping=stepping,
-        hypervisor=hypervisor,
-    )
+    shown = dict(zip(("family", "model_number", "stepping"), numbers.split("/"), strict=True))
+    return machine(model, cores, vendor=vendor, hypervisor=hypervisor, **shown)
 
 
 def processors(found: Expected | None) -> set[str]:

@@ -329,15 +329,6 @@ def test_threads_load_the_slices_at_the_ends_of_their_parts():
         )
 
 
-def test_half_of_a_condition_is_enough_for_lru():
-    model = LayerConditions((8, 8, 8, 8), 8)
-    for condition in "yzt":
-        limit_B = model.conditions()[condition]
-        holding = model.site_B(1.1 * limit_B)
-        assert simulate((8, 8, 8, 8), 8, 0.6 * limit_B) == pytest.approx(holding, rel=0.01)
-        assert simulate((8, 8, 8, 8), 8, 0.35 * limit_B) > 1.2 * holding
-
-
 # Tested conditions: the next one must fail clearly, although layers of blocks are thin.
 BLOCKED: list[tuple[tuple[int, int, int, int], tuple[int, int, int, int], str, dict[str, Any]]] = [
     ((8, 8, 16, 12), (0, 0, 4, 0), "xyzt", {}),

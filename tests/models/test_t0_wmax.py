@@ -9,7 +9,6 @@ from checking import python
 from synthetic_times import T0, WMAX, exact, noisy, sizes, times
 
 import memkern as mk
-from memkern import reference
 from memkern.errors import InputError
 from memkern.models import (
     ModelFit,
@@ -18,7 +17,6 @@ from memkern.models import (
     strong_scaling_efficiency,
     weak_scaling_efficiency,
 )
-from memkern.statistics import student_quantile
 
 SETS = 2000
 # Three binomial standard errors.
@@ -130,21 +128,6 @@ def test_intervals_cover_the_truth_at_the_stated_rate(synthetic):
     assert abs(wmax - 0.95) <= TOLERANCE
 
 
-def test_weights_of_measured_times_would_cover_too_little():
-    n = 400
-    x, (t0, slope), hits = sizes(n), (T0, 1 / WMAX), 0
-    quantile = student_quantile(0.975, n - 2)
-    for noise in np.random.default_rng(3).standard_normal((SETS, n)):
-        y = times(x) * (1 + 0.02 * noise)
-        wide = design(x) / y[:, None]
-        covariance = np.linalg.inv(wide.T @ wide)
-        estimate = covariance @ wide.sum(axis=0)
-        squares = np.sum((1 - wide @ estimate) ** 2) / (n - 2)
-        error = np.sqrt(np.diag(covariance) * squares)
-        hits += np.abs(estimate - (t0, slope)) <= quantile * error
-    assert (hits / SETS < 0.95 - TOLERANCE).all(), hits / SETS
-
-
 def test_noise_can_make_t0_negative_and_then_there_is_no_b80():
     x = np.geomspace(1e6, 1e9, 20)
     fit = fit_t0_wmax({"bytes_B": x, "time_s": x / 100e9 - 5e-6})
@@ -225,18 +208,6 @@ def test_b80_is_also_a_number_of_entries():
 def test_impossible_predictions_are_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
-
-
-def test_published_fits_are_shipped():
-    frame = reference.load("chalmers2020")
-    assert frame.shape == (28, 6)
-    assert frame.groupby("kernel")["platform"].nunique().to_dict() == {
-        f"bs.bs{i}": 4 for i in range(1, 8)
-    }
-    first = reference.rows("chalmers2020")[0]
-    assert first["t0_s"] == pytest.approx(8.87e-6) and first["wmax_GBps"] == 870
-    assert first["degree"] is None and (frame["degree"].dropna() == 7).all()
-    assert "arXiv:2009.10917" in reference.cite("chalmers2020")
 
 
 def test_models_need_numpy_alone_to_be_imported():

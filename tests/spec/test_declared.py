@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 import json
 import shlex
 import tracemalloc
@@ -416,15 +415,6 @@ def test_unknown_and_missing_keys_are_named(text, message, tmp_path):
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         read_sweep(path, {})
-
-
-def test_options_of_a_kernel() -> None:
-    options = options_of(registry()["bs.bs6"])
-    assert (options["elements"], options["degree"], options["pages"]) == (20, 7, "default")
-    required = options_of(registry()["dw.hop"])["lattice"]
-    assert required is inspect.Parameter.empty
-    assert "alpha" in options_of(registry()["stream.rotation"])
-    assert "alpha" not in options_of(registry()["stream.copy"])
 
 
 def _in_a_sweep(options: str, folder: Path) -> object:

@@ -74,17 +74,6 @@ def test_bands_hold_what_fits(rows, reach, each):
         assert matrix.nnz == rows * each
 
 
-def test_all_columns_of_a_band_are_equally_likely():
-    counts = np.zeros(11)
-    full = dense(banded_random(4000, 5, 4))[5:-5]
-    for row, values in enumerate(full, 5):
-        counts += values[row - 5 : row + 6] > 0
-    assert counts[5] == 3990
-    others = np.delete(counts, 5)
-    # A row has three of ten other columns; the tolerance is five standard deviations.
-    assert np.abs(others - 0.3 * 3990).max() < 5 * math.sqrt(3990 * 0.3 * 0.7)
-
-
 def test_all_sets_of_columns_are_equally_likely():
     draws = np.random.default_rng(5).random((20000, 3))
     drawn = assembly.distinct_columns(draws, np.full(20000, 6))
