@@ -188,8 +188,6 @@ HEAD = '"schema_version": 1, "environments": {}'
         f'{{{HEAD}, "columns": {{}}, "records": [{{}}], "samples": [[[1]]]}}',
         '{"schema_version": 1, "environments": {"e": 1}, "columns": {}, "records": [], '
         '"samples": []}',
-        "\ufeff{}",
-        "\0",
     ],
 )
 def test_hostile_json_is_refused_in_one_line(tmp_path, text):

@@ -107,28 +107,9 @@ def test_a_chase_is_one_cycle_from_zero(n, seed):
     assert len(set(visited)) == n
 
 
-def sattolo(n, draw):
-    """Return the order in which Sattolo's cycle visits the elements."""
-    follows = list(range(n))
-    for i in range(n - 1, 0, -1):
-        j = draw(i)
-        follows[i], follows[j] = follows[j], follows[i]
-    order = [0]
-    while follows[order[-1]] != 0:
-        order.append(follows[order[-1]])
-    return tuple(order)
-
-
-def test_chases_are_as_likely_as_by_sattolos_algorithm():
-    # Sattolo's draws for 4 elements are 3 * 2 * 1 equally likely combinations.
-    exact = Counter(
-        sattolo(4, dict(zip((3, 2, 1), draws, strict=True)).__getitem__)
-        for draws in itertools.product(range(3), range(2), range(1))
-    )
-    assert set(exact.values()) == {1}
-    assert set(exact) == {(0, *rest) for rest in itertools.permutations((1, 2, 3))}
+def test_all_chases_are_equally_likely():
     drawn = Counter(tuple(chase(4, seed).tolist()) for seed in range(6000))
-    assert set(drawn) == set(exact)
+    assert set(drawn) == {(0, *rest) for rest in itertools.permutations((1, 2, 3))}
     # 1000 of each are expected, with a standard deviation of 29.
     assert max(abs(count - 1000) for count in drawn.values()) < 150
 
@@ -247,10 +228,8 @@ def test_a_check_returns_a_copy():
         ([0, 1.0, 2], "IDX[1] must be an integer, not 1.0"),
         ([0, True, 2], "IDX[1] must be an integer, not True"),
         (np.array([0.0, 1.0, 2.0]), "IDX must hold whole numbers, not float64 values"),
-        (np.array([0, 1, 2], dtype=object), "IDX must hold whole numbers, not object values"),
         (np.zeros((1, 3), dtype=int), "IDX must be a one-dimensional array of whole numbers"),
         (3, "IDX must be a one-dimensional"),
-        (b"012", "IDX must be a one-dimensional"),
         ((i for i in range(3)), "IDX must be a one-dimensional"),
         (range(10**30), "IDX must"),
     ],
@@ -260,10 +239,6 @@ def test_bad_arrays_are_refused(values, message):
     assert message in refusal(build, values, 3)
     if "repeats" not in message:
         assert message in refusal(check, values, 3, True)
-
-
-def test_an_array_is_refused_by_its_name():
-    assert "IDX2[1] must be from 0 to 1, not 2" in refusal(check, [0, 2], 2, name="IDX2")
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.0, True, None, "3", float("nan"), 2**63, 2**41])
@@ -293,11 +268,6 @@ def test_wrong_fractions_and_exponents_are_refused(wrong):
     assert "exponent must be a finite number of at least 0" in refusal(zipf, 3, wrong)
     assert "accesses must be a number from 0 to 1" in refusal(hot, 3, wrong, 0.5)
     assert "elements must be a number from 0 to 1" in refusal(hot, 3, 0.5, wrong)
-
-
-def test_fractions_end_at_one():
-    assert "accesses must be a number from 0 to 1, not 90" in refusal(hot, 3, 90, 0.5)
-    assert "elements must be a number from 0 to 1, not 1.01" in refusal(hot, 3, 0.5, 1.01)
 
 
 @pytest.mark.parametrize(
@@ -330,18 +300,15 @@ def test_patterns_by_word(word, label, expected):
     [
         ("", "an index pattern is one of permutation, stride1, stride:STEP"),
         ("rnadom", "not 'rnadom'"),
-        ("stride", "stride:STEP"),
         ("stride:", "step must be an integer, not ''"),
         ("stride:0", "step must be at least 1, not 0"),
         ("stride:99999999999999999999", "step must be at most"),
         ("chase:1", "an index pattern is one of"),
-        ("zipf", "zipf:EXPONENT"),
         ("zipf:x", "exponent must be a number, not 'x'"),
         ("zipf:-1", "exponent must be a finite number of at least 0, not -1.0"),
-        ("zipf:nan", "exponent must be a finite number"),
-        ("hot:0.9", "hot:ACCESSES:ELEMENTS"),
         ("hot:0.9:x", "elements must be a number, not 'x'"),
         ("hot:2:0.1", "accesses must be a number from 0 to 1, not 2.0"),
+        ("hot:0.9:1.01", "elements must be a number from 0 to 1, not 1.01"),
         ("no/such/file", "the path of a file that exists, not 'no/such/file'"),
         ("a.\0", "the path of a file that exists"),
         ("." * 5000, "the path of a file that exists"),
@@ -352,7 +319,7 @@ def test_wrong_patterns_are_refused(word, message):
     assert message in refusal(build, word, 30)
 
 
-@settings(PROPERTY, max_examples=300)
+@settings(PROPERTY, max_examples=150)
 @given(
     st.text(max_size=20)
     | st.from_regex(r"(stride|zipf|hot|chase)(:-?[0-9.e]{0,4}){0,3}", fullmatch=True)
@@ -458,9 +425,7 @@ def npy(header):
         (saved(np.array([0, 1], dtype=object)), f"{NO_ARRAY}Array can't be memory-mapped"),
         (saved([0, 2]), "idx.npy[1] must be from 0 to 1, not 2"),
         (b"", NO_ARRAY),
-        (npy(b"((((")[:-2], NO_ARRAY),
         (npy(b"(((("), NO_ARRAY),
-        (npy(b"'''"), NO_ARRAY),
         (npy(b"\xff\xfe"), NO_ARRAY),
         *((npy(b"{'descr': %s, }" % header), NO_ARRAY) for header in DAMAGED),
     ],
@@ -478,8 +443,8 @@ def test_indices_of_files_are_checked(tmp_path):
     assert "idx.txt[2] repeats 0: a permutation of 0 to 2" in refusal(build, path, 3)
     assert build(path, 3, repeats=True)[1].tolist() == [0, 2, 0]
     assert "idx.txt must have one index for each of 4 elements, not 3" in refusal(build, path, 4)
-    path.write_text("")
-    assert "not 0" in refusal(build, path, 4)
+    path.unlink()
+    assert f"{path} does not exist" in refusal(build, path, 4)
 
 
 @pytest.mark.filterwarnings("ignore:.*invalid escape sequence")
@@ -495,11 +460,3 @@ def test_any_damage_to_an_npy_file_is_one_sentence_or_other_numbers(tmp_path):
         path.write_bytes(damaged)
         array = unless_refused(indices.read, path)
         assert array is None or array.dtype == np.int64
-
-
-def test_files_that_cannot_be_read_are_refused(tmp_path):
-    assert f"{tmp_path} can't be read: Is a directory" in refusal(build, tmp_path, 2)
-    missing = tmp_path / "none.npy"
-    assert f"{missing} does not exist" in refusal(build, missing, 2)
-    assert f"{missing} does not exist" in refusal(indices.read, missing)
-    assert "none.npy" in refusal(build, str(missing), 2)

@@ -21,21 +21,6 @@ def coordinates(elements, degree):
     return np.concatenate([corner + inside for corner in corners]).round(9)
 
 
-def scatter_of(mesh):
-    """Return Z as a full matrix, in which rows of masked nodes are zero."""
-    return (mesh.ids[:, None] == np.arange(mesh.global_nodes)).astype(float)
-
-
-def gather_of(mesh):
-    """Return the transpose of Z as a full matrix, from the rows of the mesh."""
-    starts, columns = mesh.gather_rows()
-    full = np.zeros((mesh.global_nodes, mesh.local_nodes))
-    for row, (start, end) in enumerate(itertools.pairwise(starts)):
-        for column in columns[start:end]:
-            full[row, column] += 1
-    return full
-
-
 @pytest.mark.parametrize(("elements", "degree"), SIZES)
 def test_nodes_at_one_place_share_an_id(elements, degree):
     places = coordinates(elements, degree)
@@ -80,17 +65,6 @@ def test_multiplicity_is_two_for_every_axis_along_which_a_node_lies_between_elem
     assert mesh.multiplicity.dtype == np.int64
     assert np.array_equal(mesh.multiplicity, expected)
     assert mesh.multiplicity.sum() == mesh.local_nodes
-
-
-@pytest.mark.parametrize("masked", ["none", "boundary"])
-@pytest.mark.parametrize(("elements", "degree"), [(1, 1), (1, 4), (2, 1), (3, 3), (2, 5)])
-def test_gather_after_scatter_multiplies_by_the_multiplicity(elements, degree, masked):
-    mesh = HexMesh(elements, degree, masked)
-    scatter, gather = scatter_of(mesh), gather_of(mesh)
-    assert np.array_equal(gather, scatter.T)
-    values = np.random.default_rng(1).standard_normal(mesh.global_nodes)
-    # Sums of up to eight equal values are rounded.
-    assert np.allclose(gather @ (scatter @ values), mesh.multiplicity * values, rtol=1e-14)
 
 
 def test_a_mesh_of_one_element_of_degree_one_may_be_all_boundary():

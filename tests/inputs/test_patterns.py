@@ -58,9 +58,7 @@ def test_strides_of_patterns(indices, expected):
     ("text", "expected", "delta"),
     [
         ("UNIFORM:8:4:NR", [0, 4, 8, 12, 16, 20, 24, 28], 32),
-        ("uniform:2:3:nr", [0, 3], 6),
         ("UNIFORM:2:3:5", [0, 3], 5),
-        ("MS1:8:4:20", [0, 1, 2, 3, 23, 24, 25, 26], None),
         ("MS1:8:2,3:20,22", [0, 1, 21, 43, 44, 45, 46, 47], None),
         ("Ms1:8:0:10", [9, 10, 11, 12, 13, 14, 15, 16], None),
         ("MS1:8:1, 5, 7:3, 8, 20", [0, 3, 4, 5, 6, 14, 15, 35], None),
@@ -68,9 +66,6 @@ def test_strides_of_patterns(indices, expected):
         ("MS1:8:3,3:18", [0, 1, 2, 20, 21, 22, 23, 24], None),
         ("MS1:8:4,3:18", [0, 1, 2, 3, 21, 22, 23, 24], None),
         ("MS1:8:9:18", [0, 1, 2, 3, 4, 5, 6, 7], None),
-        ("LAPLACIAN:1:1:100", [0, 1, 2], 1),
-        ("LAPLACIAN:2:1:100", [0, 99, 100, 101, 200], 1),
-        ("LAPLACIAN:2:2:100", [0, 100, 198, 199, 200, 201, 202, 300, 400], 1),
         ("laplacian:3:1:100", [0, 9900, 9999, 10000, 10001, 10100, 20000], 1),
         ("0,4,8", [0, 4, 8], None),
         (" 3, 1", [3, 1], None),
@@ -243,10 +238,8 @@ def test_equality_and_hash_cover_indices_name_and_delta():
         ("", "empty"),
         ("STRIDE:8:1", "one of UNIFORM"),
         ("NaN", "one of UNIFORM"),
-        ("UNIFORM", "UNIFORM:length:stride"),
         ("UNIFORM:8:4:NR:1", "UNIFORM:length:stride"),
         ("UNIFORM:8:4:RN", "delta must be an integer"),
-        ("UNIFORM::4", "length must be an integer, not ''"),
         ("UNIFORM:0:4", "length must be at least 1, not 0"),
         ("UNIFORM:8:0", "stride must be at least 1, not 0"),
         ("UNIFORM:8x:1", "'8x'"),
@@ -255,36 +248,27 @@ def test_equality_and_hash_cover_indices_name_and_delta():
         ("UNIFORM:3:9223372036854775807", "indices must be at most"),
         ("UNIFORM:2:9223372036854775807:NR", "delta must be at most"),
         (f"UNIFORM:{'9' * 5000}:1", "below 2**63"),
-        ("MS1:8:2", "MS1:length:breaks:gaps"),
         ("MS1:8::20", "break 0"),
         ("MS1:8:2:-1", "gap 0 must be at least 0"),
         ("MS1:8:2,3,4:1,2", "one for each of 3, not 2"),
         ("MS1:8:0:0", "first index -1"),
         ("MS1:8:1:9223372036854775807", "indices must be at most"),
-        ("LAPLACIAN:2:1", "LAPLACIAN:dimension:order:size"),
         ("LAPLACIAN:3:1:9999999999", "indices must be at most"),
         ("LAPLACIAN:1000000:1:9", "indices must be at most"),
         ("LAPLACIAN:100000:100000:1", "at most 268435456 indices"),
         ("0,-1", "-1"),
         ("0,,1", "index 1"),
-        ("0 1", "'0 1'"),
         ("9223372036854775808", "at most 9223372036854775807"),
         ([], "empty"),
         (np.array([], dtype=int), "empty"),
         ([0, -5], "-5"),
         (np.array([3, -2]), "-2"),
-        ([1.0, 2.0], "must be integers"),
-        ([float("nan")], "nan"),
         ([0, True], "index 1 is True"),
         (np.array([True]), "bool"),
-        (np.array(["2020-01-01"], dtype="datetime64[D]"), "datetime64"),
-        ([[0, 1]], "must be integers"),
         (np.zeros((2, 2), dtype=int), "one-dimensional"),
         (np.array(3), "sequence"),
         (5, "sequence"),
-        (b"0,1", "integers"),
         ({0, 1}, "one-dimensional"),
-        ((i for i in range(3)), "sequence"),
         ([2**63], "at most 9223372036854775807"),
         ([10**5000], "more than 128 bits"),
         (np.array([2**63], dtype=np.uint64), "at most 9223372036854775807"),
@@ -323,7 +307,7 @@ def test_other_wrong_arguments_are_refused():
     assert "string" in refusal(parse, 5)
 
 
-@settings(PROPERTY, max_examples=300)
+@settings(PROPERTY, max_examples=150)
 @given(
     st.text(max_size=30)
     | st.from_regex(
@@ -351,7 +335,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(PROPERTY, max_examples=300)
+@settings(PROPERTY, max_examples=150)
 @given(ANYTHING)
 def test_any_object_is_a_pattern_or_refused_in_one_line(obj):
     pattern = unless_refused(custom, obj)

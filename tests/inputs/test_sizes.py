@@ -47,10 +47,7 @@ def test_sizes_as_text():
 @pytest.mark.parametrize(
     "text, match",
     [
-        ("4KiB:1KiB:3", "must ascend"),
-        ("1KiB:4KiB", "LOW:HIGH:COUNT"),
         ("1KiB:4KiB:x", "LOW:HIGH:COUNT"),
-        ("1KiB:4KiB:²", "LOW:HIGH:COUNT"),
         *((text, "is not a size in bytes") for text in ("٣", "", "KiB", "-3", "1 XB", "1..2")),
         *((text, "is not a size in bytes") for text in ("nan", "1e400", "0", "1e30")),
         ("1KiB:4KiB:0", "number of sizes"),

@@ -159,7 +159,6 @@ def test_files_are_read_by_path(tmp_path):
         ({"pattern": [-5]}, "-5"),
         ({"pattern": None}, "not None"),
         ({"pattern": "UNIFORM:8:0"}, "pattern 'UNIFORM:8:0': stride must be at least 1, not 0"),
-        ({"pattern": [0], "pattern-gather": "x"}, "pattern-gather 'x'"),
         ({"pattern": [0], "pattern-size": 2}, "pattern-size must be at most 1"),
         ({"pattern": [0], "pattern-size": 0}, "pattern-size must be at least 1, not 0"),
         ({"pattern": [0], "boundary": -1}, "boundary must be at least 0, not -1"),
@@ -198,7 +197,6 @@ def test_wrong_values_are_refused_with_configuration_key_and_value(values, says)
         (b"[5]", "config 0 must be an object, not 5"),
         (b'[\n{"pattern": [0]},\n\n]', "comma"),
         (b'[{"pattern": [0,\n1,],\n"count": 2}]', " at line 2"),
-        (b'[\n{"pattern": [0],\n}]', " at line 2"),
         (b'[{"kernel": "sg", "pattern": [0]}]', "not 'sg', which is called gs since Spatter 2"),
         (b'[{"pattern": [0]', "is not JSON: Expecting ',' delimiter at line 1, column 17"),
         (b"\x7fELF\x02\x01\x01\x00\xff", "not UTF-8"),
@@ -222,11 +220,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     assert f"{missing} does not exist" in refusal(read_json, missing)
     assert "Is a directory" in refusal(read_json, tmp_path)
     assert "can't be read" in refusal(read_json, "")
-    assert "can't be read" in refusal(read_json, "a\0b")
     assert "by its path, not 5" in refusal(read_json, 5)
-    pointer = tmp_path / "pointer.json"
-    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
-    assert f"{str(pointer)!r} is a git-lfs pointer" in refusal(read_json, pointer)
 
 
 def test_a_file_beyond_the_limit_is_refused(tmp_path, monkeypatch):
@@ -337,7 +331,7 @@ def read_or_refuse(text):
         assert all(len(warning.splitlines()) == 1 for warning in result.warnings)
 
 
-@settings(PROPERTY, max_examples=400)
+@settings(PROPERTY, max_examples=200)
 @given(HOSTILE | VALUE)
 def test_any_json_is_configurations_or_refused_in_one_line(value):
     read_or_refuse(json.dumps(value).encode())

@@ -100,18 +100,6 @@ def test_a_seed_without_a_value_comes_from_the_clock():
         assert before <= command(line)[0].configs[0]["seed"] <= time.time()
 
 
-def test_options_without_an_effect_are_accepted_with_a_warning():
-    result, namespace = command(
-        "-p0,1 -a --atomic-thread-fence --atomic-writes --dense-buffers -m 0 -o 0 -z 64 -v 0"
-    )
-    assert result.configs == [{**DEFAULTS, "local_work_size": 64}]
-    assert namespace.verbosity == 0
-    names = "--aggregate --atomic-thread-fence --atomic-writes --dense-buffers --shared-memory --op"
-    for name in (*names.split(), "local-work-size"):
-        assert sum(f"{name} has no effect" in warning for warning in result.warnings) == 1
-    assert len(result.warnings) == 7
-
-
 def test_backends_and_threads():
     assert command("-p0 -t 3")[0].threads == 3
     assert command("-p0 -b OpenMP --omp-threads=2")[0].threads == 2
@@ -167,7 +155,6 @@ def test_a_file_on_the_command_line(tmp_path):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("-p NaN", "argument -p/--pattern: pattern 'NaN'"),
         ("-p0 -d 1.5", "argument -d/--delta: delta must be an integer, not '1.5'"),
         ("-p0 -d 1,,2", "argument -d/--delta: delta must be an integer, not ''"),
         ("-p0 -x 9223372036854775808", "argument -x/--delta-gather"),
@@ -184,7 +171,6 @@ def test_a_file_on_the_command_line(tmp_path):
         ("-p0 -t 0", "argument -t/--omp-threads: the value must be at least 1, not 0"),
         ("-p0 -v -1", "argument -v/--verbosity"),
         ("-p0 -z -1", "argument -z/--local-work-size"),
-        ("-p0 -k copy", "argument -k/--kernel: kernel must be one of gather"),
         ("-p0 -b hip", "argument -b/--backend: the backend must be one of serial"),
     ],
 )
@@ -198,30 +184,13 @@ def test_wrong_options_are_refused_with_their_name(line, says):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("", "pattern is missing, and kernel gather needs it"),
         ("-k gs -g 0", "pattern-scatter is missing"),
         ("-k gs -g 0 -u 0,1", "one length"),
         ("-p 0,1 -j 3", "pattern-size must be at most 2"),
-        ("-f /nonexistent/suite.json", "/nonexistent/suite.json does not exist"),
     ],
 )
 def test_options_that_describe_no_case_are_refused(line, says):
     assert says in refusal(command, line)
-
-
-def test_every_option_of_spatter_is_known():
-    parser = argparse.ArgumentParser()
-    add_options(parser)
-    known = {flag for action in parser._actions for flag in action.option_strings}
-    short = "abcdefghjklmnoprstuvwxyz"
-    long = (
-        "aggregate atomic-thread-fence atomic-writes backend compress delta dense-buffers "
-        "boundary file pattern-gather help pattern-size kernel count shared-memory name op "
-        "pattern runs random omp-threads pattern-scatter verbosity wrap delta-gather "
-        "delta-scatter local-work-size"
-    )
-    assert known == {f"-{letter}" for letter in short} | {f"--{name}" for name in long.split()}
-    assert "usage" in parser.format_help()
 
 
 def test_a_file_as_older_releases_name_it_is_refused_with_its_option():

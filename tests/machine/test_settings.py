@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import launching
-import numpy as np
-import numpy.typing as npt
 import pytest
-from checking import measured, once_a_kind, output_of, refused, refused_words, tree, wait_until
+from checking import measured, output_of, refused, refused_words, tree, wait_until
 from event_trees import CASCADE_LAKE
 from policies import POLICIES
 from registers import BEFORE, CASE, CPU, REGISTERS, machine, registers, started
@@ -21,8 +19,6 @@ import memkern as mk
 from memkern.engine.sampling import series as sampling
 from memkern.machine import gpu, restoring, settings, switches
 from memkern.machine.settings import changed
-from memkern.plots import figures
-from memkern.results.merging import merge
 
 pytestmark = pytest.mark.usefixtures("state")
 
@@ -75,8 +71,6 @@ def test_clock_limits(tmp_path):
     for wrong in (700, 3600):
         with refused(f"clock_limit {wrong} MHz is outside 800 to 3500 MHz"):
             switches.clock_limit(wrong, root)
-    with refused("this system has no cpufreq"):
-        switches.clock_limit(2000, tmp_path)
 
 
 NVML_SOURCE = Path(__file__).parent.parent / "emulated/nvml.c"
@@ -161,8 +155,6 @@ def test_cache_ways(tmp_path):
     for wrong in (1, 12):
         with refused(f"cache_ways {wrong} is outside 2 to 11"):
             switches.cache_ways(wrong, root)
-    with refused("is not mounted"):
-        switches.cache_ways(4, tmp_path)
     arm = tree(tmp_path / "arm", {"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x46\n"})
     with refused("Linux has no file for the sector cache of A64FX"):
         switches.cache_ways(4, arm)
@@ -192,38 +184,6 @@ def test_options_change_the_machine_while_samples_are_taken(tmp_path, monkeypatc
     case = mk.loops("copy", elements=512)
     assert case.identity() != case.with_(prefetchers="off").identity()
     assert case.identity() == case.with_(prefetchers="default").identity()
-
-
-@pytest.mark.parametrize("name", once_a_kind(REGISTERS))
-def test_from_registers_to_the_figure(name, tmp_path, monkeypatch, capsys):
-    root = machine(tmp_path / "machine", name)
-    monkeypatch.setattr(settings, "ROOT", root)
-    native, bits = sampling.sample, REGISTERS[name][2]
-    before, off = BEFORE, [value | bits for value in BEFORE]
-
-    def slower(
-        prepared: Any, judge: Any, out: npt.NDArray[np.float64], *rest: Any, **more: Any
-    ) -> None:
-        """Take samples of 1 s, and of 2 s while the prefetchers are off."""
-        native(prepared, judge, out, *rest, **more)
-        out[:, :2] = {tuple(before): 1.0, tuple(off): 2.0}[tuple(registers(root, name))]
-
-    monkeypatch.setattr(sampling, "sample", slower)
-    words = ["-l", "64", "--variant", "scalar", "-t", "1", "--runs", "2", "-q"]
-    files = []
-    for kernel in ("gather", "scatter"):
-        for stride in (1, 4):
-            files.append(str(tmp_path / f"{kernel}{stride}.json"))
-            words_of = ["spatter", "-k", kernel, "-p", f"UNIFORM:8:{stride}:NR", *words]
-            both = ["--prefetchers", "default,off", "-o", files[-1]]
-            output_of(capsys, *words_of, *both)
-    assert registers(root, name) == BEFORE
-    figure = figures["spatter-fig4"](merge(files))
-    for axes in figure.axes[::2]:  # at the left, of gathers and of scatters
-        lines = {str(one.get_label()): one for one in axes.get_lines()}
-        on, off = lines["prefetchers on"], lines["prefetchers off"]
-        assert list(on.get_xdata()) == list(off.get_xdata()) == [1, 4]
-        assert np.allclose(off.get_ydata() / on.get_ydata(), 0.5)
 
 
 RANKS = """

@@ -5,8 +5,6 @@ from collections import OrderedDict
 
 import pytest
 from checking import refused
-from hypothesis import given
-from hypothesis import strategies as st
 
 import memkern as mk
 from memkern import reference
@@ -108,19 +106,6 @@ def test_only_hypothesis_d_explains_the_published_loops():
     assert min(errors.values()) > 2.3
 
 
-@pytest.mark.parametrize(
-    ("kernel", "stores"), [("load", 0), ("copy", 64), ("triad", 64), ("daxpy", 64), ("init", 64)]
-)
-def test_c_and_d_differ_by_the_stores_to_memory(kernel, stores):
-    c, d = (
-        A64FX.model_of(hypotheses(LEVELS)[name], "apart").predict(transfers_of(f"loops.{kernel}"))
-        for name in "cd"
-    )
-    # Loads of memory and, by (d), stores as well, take less time than L1 and L2.
-    assert c.data - d.data == pytest.approx(stores / A64FX.model_of().levels[-1].store_B)
-    assert c.bound == d.bound == "L2"
-
-
 def test_memory_hides_all_other_transfers_if_it_takes_longest():
     moved = {"L1": Transfer(128, 64), "L2": Transfer(128, 64), "memory": Transfer(1024, 0)}
     predicted = A64FX.model_of().predict(moved)
@@ -156,23 +141,6 @@ def test_all_bytes_of_memory_have_one_bandwidth_in_the_paper(layout):
     store = store_GBps(227, 213)
     assert apart.terms["memory"] == pytest.approx((1296 * 2.2 / 227, 192 * 2.2 / store))
     assert A64FX.model_of().predict(moved, at="L2").memory_rate == ""
-
-
-@pytest.mark.parametrize("ls", [8, 12, 16])
-def test_the_domain_wall_follows_from_layer_conditions(ls):
-    conditions = LayerConditions((24, 24, 24, 24), ls, cuts=(1, 2, 2, 2), layout="RRII", threads=12)
-    moved = conditions.transfers(LEVELS, A64FX.caches)
-    behind = conditions.site_B(A64FX.caches[1]["size_B"], 12)
-    assert sum(moved["memory"]) == pytest.approx(behind)
-    assert moved["memory"].store_B == 12 * 16
-    predicted = A64FX.model_of(memory_rate="apart").predict(moved)
-    term = sum(predicted.terms["memory"])
-    clock = A64FX.clock_GHz.value
-    # Between the limits of loads and of a triad, by the share of loads.
-    assert behind * clock / 227 < term < behind * clock / 213
-    share = moved["memory"].load_B / behind
-    wanted = share * clock / 227 + (1 - share) * clock / store_GBps(227, 213)
-    assert term == pytest.approx(behind * wanted)
 
 
 # Memory and several cores
@@ -238,26 +206,6 @@ def test_a_shared_cache_limits_as_well():
     assert predicted.bandwidth_GBps(12) == pytest.approx(512 * 2.2)
 
 
-@given(
-    st.lists(st.floats(0.0, 1e4), min_size=4, max_size=4),
-    st.floats(0.0, 1e4),
-    st.integers(1, 16),
-)
-def test_limited_scaling_never_passes_the_limit(bytes_B, core, cores):
-    model = A64FX.model_of()
-    moved = {
-        "L1": Transfer(64.0, 64.0),
-        "L2": Transfer(bytes_B[0], bytes_B[1]),
-        "memory": Transfer(bytes_B[2], bytes_B[3]),
-    }
-    predicted = model.predict(moved, core)
-    assert predicted.cycles_of(cores) >= predicted.limit / 4 * (1 - 1e-12)
-    if cores <= model.cores:
-        assert predicted.cycles_of(cores) >= predicted.limit * (1 - 1e-12)
-        assert predicted.cycles_of(cores) >= predicted.cycles / cores * (1 - 1e-12)
-    assert predicted.cycles >= predicted.core
-
-
 # Bad input
 
 
@@ -274,7 +222,6 @@ TWO_CACHES = (EcmLevel("L1", 1.0, 1.0), EcmLevel("L2", 1.0, 1.0))
         (lambda: A64FX.model_of().predict({**GOOD, "L2": Transfer(-1.0, 0.0)}), "loads of L2"),
         (lambda: A64FX.model_of().predict(NOTHING), "takes no time"),
         (lambda: EcmLevel("L1", 0.0, 1.0), "load_B of L1 must be positive"),
-        (lambda: EcmLevel("L1", math.nan, 1.0), "load_B of L1 must be positive"),
         (lambda: A64FX.model_of(memory_rate="one"), "memory_rate 'one' is not one of apart, com"),
         (lambda: Ecm(TWO_CACHES, Overlap.parse("L1 + L2"), 1.0), "then memory"),
         (lambda: simple(domains=3).predict(GOOD).bandwidth_GBps(13), "cores must be at most 12"),

@@ -22,7 +22,7 @@ from synthetic_times import (
 import memkern as mk
 from memkern.errors import InputError
 from memkern.formats import ResultSet
-from memkern.models import fit_both_sides, fit_t0_wmax, groups, read
+from memkern.models import fit_both_sides, fit_t0_wmax, groups
 
 
 def table(*devices: tuple[str, float, float]) -> pd.DataFrame:
@@ -204,13 +204,6 @@ def test_a_bad_group_is_reported_and_the_others_are_fitted(capsys, tmp_path):
     code, out, err = run(capsys, "fit", path, "--by", "device", "--json")
     assert code == 2 and [row["group"] for row in json.loads(out)] == ["a"]
     assert err == "memkern: b: a fit needs at least 3 points, not 2\n"
-
-
-def test_groups_of_a_file_know_its_machine(tmp_path):
-    x, y = noisy(20)
-    our_records(x, y).save(tmp_path / "x.parquet")
-    (group,) = groups(read(tmp_path / "x.parquet")).values()
-    assert fit_t0_wmax(group, leave_out_B="caches").left_out_B == 1e6
 
 
 @pytest.mark.parametrize("leave_out", [1e6, "caches"])

@@ -9,7 +9,6 @@ import pytest
 from plotting import KIB, MIB, Results, frame
 from streaming_figure_records import OWN, raider, record, stream
 
-from memkern import report
 from memkern.models.memory import (
     NONTEMPORAL,
     ORDINARY,
@@ -204,12 +203,3 @@ def test_cases_that_contradict_each_other_are_judged_in_turns():
     ((one, pair),) = contradictions(both(0.8e-3)).items()
     assert "36 % apart (1.25 ± 0.01 times as fast in turns), though" in one
     assert [row["kernel"] for row in pair] == ["stream.triad", "loops.triad"]
-
-
-def test_a_report_shows_contradictions(tmp_path):
-    rows = [*sweep("stream.triad"), record("loops.triad", 256 * MIB, 43.0)]
-    path = report.write(Results(rows), tmp_path / "report.html", title="", environment={})
-    text = path.read_text(encoding="utf-8")
-    assert "Numbers of this report contradict each other" in text and "36 % apart" in text
-    path = report.write(Results(sweep()), tmp_path / "other.html", title="", environment={})
-    assert "contradict" not in path.read_text(encoding="utf-8")

@@ -13,7 +13,6 @@ import pytest
 
 import memkern as mk
 from memkern.plots import figures
-from memkern.results.hosts import host_sentence
 
 FILES = {path.suffix: path for path in (Path(__file__).parent / "before_states").glob("before.*")}
 KINDS = (".db", ".parquet", ".csv", ".json")
@@ -65,7 +64,3 @@ def test_old_files_are_drawn():
     figure = figures["sizes"](before)
     assert sum(len(ax.lines) + len(ax.patches) for ax in figure.axes) > 0
     assert math.isfinite(figure.get_figwidth())
-
-
-def test_nothing_is_told_of_a_host_whose_state_was_not_recorded():
-    assert host_sentence(mk.load(FILES[".parquet"])) == ""

@@ -14,14 +14,11 @@ import pytest
 from checking import output_of, refused_words, run
 from compared_records import record
 from found_verdicts import FOUND
+from in_turns import results
 from scipy import stats
 
 import memkern as mk
-from memkern.results import comparison_output, verdicts
-
-
-def results(records: list[dict[str, Any]]) -> mk.ResultSet:
-    return mk.ResultSet(records, [np.array([1.0])] * len(records), {})
+from memkern.results import comparison_output
 
 
 def repeats(
@@ -90,21 +87,13 @@ def test_one_placement_shows_no_spread():
     assert "drift between them" in " ".join(frame.attrs["remarks"])
 
 
-def test_a_file_compared_with_itself_has_no_difference():
-    a = repeats(np.random.default_rng(5), (64, 128), sd=0.002)
-    frame = mk.compare(a, a)
-    assert list(frame["verdict"]) == ["same", "same"]
-    assert list(frame["ratio"]) == [1.0, 1.0]
-    assert frame.attrs["compared"] == []
-
-
 def test_noise_between_files_makes_no_verdicts():
     false = 0
-    for seed in range(40):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         sides = [repeats(rng, range(64, 94), sd=0.02) for _ in range(2)]
         false += sum(verdict in FOUND for verdict in mk.compare(*sides)["verdict"])
-    assert false < 0.01 * 40 * 30
+    assert false < 0.01 * 20 * 30
 
 
 def test_few_repeats_of_many_cases_find_a_large_difference():
@@ -117,32 +106,6 @@ def test_few_repeats_of_many_cases_find_a_large_difference():
         found.append(frame["verdict"][0] == "slower")
         assert not frame["verdict"][1:].isin(FOUND).any()
     assert np.mean(found) >= 0.9
-
-
-def test_variances_are_pooled_between_similar_cases_only():
-    rng = np.random.default_rng(11)
-
-    def estimates(sds: np.ndarray) -> list[verdicts.Estimate]:
-        sides = [(0.0, float(s * math.sqrt(rng.chisquare(2) / 2)), 3) for s in (*sds, *sds)]
-        return [
-            verdicts.welch(a, b) for a, b in zip(sides[: len(sds)], sides[len(sds) :], strict=True)
-        ]
-
-    alike, mixed = estimates(np.full(40, 0.02)), estimates(np.geomspace(0.001, 1, 40))
-    freedom = [verdicts.moderated(found)[0].freedom - found[0].freedom for found in (alike, mixed)]
-    assert freedom[0] > 10
-    assert 0 < freedom[1] < 2
-    errors = [estimate.error for estimate in verdicts.moderated(alike)]
-    assert np.std(np.log(errors)) < 0.5 * np.std([math.log(e.error) for e in alike])
-    assert verdicts.moderated(alike[:7]) == alike[:7]
-
-
-def test_options_are_compared_and_do_not_identify_cases():
-    rng = np.random.default_rng(6)
-    frame = mk.compare(repeats(rng, (64, 128)), repeats(rng, (64, 128), pages_requested="thp"))
-    assert frame.attrs["compared"] == ["pages_requested"]
-    assert list(frame["elements"]) == [64, 128]
-    assert list(frame["label"]) == ["stream.copy elements=64", "stream.copy elements=128"]
 
 
 @pytest.mark.parametrize(

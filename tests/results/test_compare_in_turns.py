@@ -214,7 +214,6 @@ def test_sides_with_different_cases_are_refused(fake):
         (["--run", "x.toml", "--b-python", "/bin/echo"], "must be Python with memkern"),
         (["--self"], "--run SWEEP.toml"),
         (["--seed", "1", "a.db", "b.db"], "--seed"),
-        (["a.db"], "two files"),
         ([], "two files"),
         (["a.db", "b.db", "--fail-on", "faster"], "faster"),
         (["a.db", "b.db", "--fail-on", "slower:-1"], "-1"),

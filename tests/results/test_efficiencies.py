@@ -72,18 +72,6 @@ def test_weak_scaling_counts_the_work_of_all_ranks():
     assert found["value"].tolist() == pytest.approx([20, 40 / 1.1, 80 / 1.21])
 
 
-def test_latencies_scale_by_their_times():
-    rows = [
-        over_ranks("raider.triad", n, t, 0.1, scaling="weak", ns_per_access=80.0)
-        for t in range(3)
-        for n in (1, 2)
-    ]
-    found = mk.efficiencies(results(rows))
-    assert found["quantity"].tolist() == ["ns per access"] * 2
-    assert found["value"].tolist() == pytest.approx([80.0, 80.0])
-    assert found["efficiency"].tolist() == pytest.approx([100.0, 100.0])
-
-
 def test_cases_modes_bindings_and_threads_have_rows_of_their_own():
     variants: list[dict[str, Any]] = [
         {},

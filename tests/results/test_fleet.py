@@ -45,7 +45,7 @@ def healthy(random: np.random.Generator, nodes: int, between: float) -> mk.Resul
 
 @pytest.mark.parametrize(
     "nodes, fleets",
-    [(12, 60), *(pytest.param(nodes, 600, marks=pytest.mark.release) for nodes in (9, 40))],
+    [(12, 40), *(pytest.param(nodes, 600, marks=pytest.mark.release) for nodes in (9, 40))],
 )
 @pytest.mark.parametrize("between", [0.0, 0.1])
 def test_fewer_than_one_healthy_fleet_in_a_hundred_has_a_named_node(nodes, fleets, between):

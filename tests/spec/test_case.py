@@ -65,7 +65,6 @@ MASKED = np.ma.masked_array([0, 1, 2], mask=[False, True, False])
         (lambda: mk.multigather([0, 1], [2]).measure(), "outside"),
         (lambda: GATHER.apply(sparse=np.zeros(11)), "shape"),
         (lambda: GATHER.apply(sparse=np.zeros(12, dtype=np.float32)), "float64"),
-        (lambda: GATHER.apply(sparse=np.zeros((12, 1))), "shape"),
         (lambda: GATHER.apply(sparse=np.zeros(24)[::2]), "contiguous"),
         (lambda: GATHER.apply(nothing=np.zeros(12)), "nothing"),
         (lambda: mk.apply(COPY, a=MASKED.astype(np.float64)), "array 'a' has masked values"),

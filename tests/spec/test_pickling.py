@@ -17,10 +17,8 @@ from samples import MORE_CASES, SAMPLES
 
 import memkern as mk
 from memkern.errors import InputError
-from memkern.families.spatter import kernels as spatter
 from memkern.formats.store import Store
 from memkern.inputs import mesh
-from memkern.inputs import spatter_files as spatter_input
 from memkern.spec.case import Case
 from memkern.spec.registry import registry
 
@@ -95,20 +93,6 @@ def test_cached_values_are_not_pickled() -> None:
     assert set(vars(unpickled(case))) == {field.name for field in dataclasses.fields(Case)}
 
 
-def test_configurations_of_spatters_files_and_suites_are_pickled(tmp_path):
-    path = tmp_path / "x.json"
-    path.write_text(
-        '[{"kernel": "GS", "pattern-gather": [0, 2], "pattern-scatter": "UNIFORM:2:3", "count": 4},'
-        ' {"kernel": "Gather", "pattern": "RANDOM:4:9:1", "delta": [1, 2], "wrap": 3}]'
-    )
-    read = spatter_input.read_json(path)
-    assert len(read.configs) == 2
-    assert unpickled(read) == copy.deepcopy(read) == read
-    for config in (*read.configs, *mk.suites.load("lulesh")[:2]):
-        case = spatter.from_config(config)
-        assert unpickled(case) == spatter.from_config(unpickled(config)) == case
-
-
 def test_a_case_is_measured_in_another_process():
     case = mk.gather([3, 0, 5], count=64, threads=1, variant="scalar", runs=2)
     context = multiprocessing.get_context("spawn")
@@ -147,13 +131,6 @@ def test_copied_arrays_are_read_only() -> None:
     assert len(box.ids) == box.local_nodes
     for arrays in (unpickled(pattern).indices, copy.deepcopy(pattern).indices, unpickled(box).ids):
         assert not arrays.flags.writeable
-
-
-def test_a_matrix_is_pickled() -> None:
-    matrix = mk.matrices.five_point(4, 5)
-    other = unpickled(matrix)
-    assert type(other) is type(matrix)
-    assert mk.spmv.case(other) == mk.spmv.case(matrix)
 
 
 def test_a_measurement_is_pickled() -> None:

@@ -60,8 +60,6 @@ def damaged(layout, **arrays):
     "matrix",
     [
         damaged("csr", indices=np.array([0, 1, 3])),
-        damaged("csr", indices=np.array([0, -1, 2])),
-        damaged("csr", indptr=np.array([0, 1, 2, 30])),
         damaged("csr", indptr=np.array([0, 3, 2, 3])),
         damaged("csc", indices=np.array([0, 1, 3])),
         damaged("coo", row=np.array([0, 1, 3])),

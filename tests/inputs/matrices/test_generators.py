@@ -7,7 +7,7 @@ from inspect import signature
 import numpy as np
 import pytest
 from checking import PROPERTY, unless_refused
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_matrices import CASES, refusal, same
 
@@ -173,7 +173,6 @@ def test_wrong_numbers_are_refused(make, parameter):
         (lambda: graphene(2, 2, 4), "neighbours must be at most 3, not 4"),
         (lambda: graphene(2**40, 2), "at most 1099511627776 rows, not 2199023255552"),
         (lambda: spin_chain(1), "sites must be at least 2, not 1"),
-        (lambda: spin_chain(2, periodic=True), "sites must be at least 3, not 2"),
         (lambda: spin_chain(63), "sites must be at most 62, not 63"),
         (lambda: spin_chain(62), "at most 1099511627776 rows, not 465428353255261088"),
         (lambda: spin_chain(4, 5), "up must be at most 4, not 5"),
@@ -184,11 +183,9 @@ def test_wrong_numbers_are_refused(make, parameter):
         (lambda: banded_random(5, 5, 1), "bandwidth must be at most 4, not 5"),
         (lambda: banded_random(5, 1, 4), "nonzeros_per_row must be at most 3, not 4"),
         (lambda: rmat(32), "scale must be at most 31, not 32"),
-        (lambda: rmat(31, 2**10), "at most 1099511627776 nonzeros"),
         (lambda: rmat(3, a=0.6, b=0.3, c=0.2), "a, b and c must add up to at most 1, not 1.1"),
         (lambda: kkt(2, 9), "constraints must be at most 8, not 9"),
         (lambda: kkt(2, 1, 9), "nonzeros_per_constraint must be at most 8, not 9"),
-        (lambda: kkt(2**30, 1), "at most 1099511627776 rows"),
         (lambda: reorder(tall_skinny(2, 1, 3)), "must be square, not 2 x 3"),
         (lambda: reorder(arrow(3), "amd"), "order must be rcm, not 'amd'"),
         (lambda: reorder([[1]]), "a matrix must be SciPy's, not [[1]]"),
@@ -203,24 +200,22 @@ def test_wrong_arguments_are_refused(call, says):
     ("text", "label", "expected"),
     [
         ("hpcg:3:4:5", "hpcg:3:4:5", lambda: hpcg(3, 4, 5)),
-        (" HPCG:3 ", "hpcg:3", lambda: hpcg(3)),
+        (" HPCG:3 ", "hpcg:3", lambda: hpcg(3, 3, 3)),
         ("tsm:10:3", "tsm:10:3", lambda: tall_skinny(10, 3)),
         ("tsm:10:3:7", "tsm:10:3:7", lambda: tall_skinny(10, 3, 7)),
         ("5pt:3:4", "5pt:3:4", lambda: five_point(3, 4)),
         ("7pt:3:4:5", "7pt:3:4:5", lambda: seven_point(3, 4, 5)),
-        ("spin:8", "spin:8", lambda: spin_chain(8)),
+        ("spin:8", "spin:8", lambda: spin_chain(8, 4)),
+        ("fermions:8", "fermions:8", lambda: free_fermions(8, 4)),
         ("spin:8:3", "spin:8:3", lambda: spin_chain(8, 3)),
         ("fermions:8:3", "fermions:8:3", lambda: free_fermions(8, 3)),
         ("anderson:3:4:5", "anderson:3:4:5:16.5:9", lambda: anderson(3, 4, 5, 16.5, 9)),
-        ("anderson:3:4:5:2", "anderson:3:4:5:2:9", lambda: anderson(3, 4, 5, 2, 9)),
         ("anderson:3:4:5:2e0:7", "anderson:3:4:5:2:7", lambda: anderson(3, 4, 5, 2, 7)),
         ("graphene:5:6", "graphene:5:6:3:1:9", lambda: graphene(5, 6, 3, 1, 9)),
         ("graphene:5:6:1:0", "graphene:5:6:1:0:9", lambda: graphene(5, 6, 1, 0)),
         ("topins:3:4:5", "topins:3:4:5:0:9", lambda: topological_insulator(3, 4, 5)),
         ("band:20:5:3", "band:20:5:3:9", lambda: banded_random(20, 5, 3, 9)),
-        ("band:20:5:3:1", "band:20:5:3:1", lambda: banded_random(20, 5, 3, 1)),
         ("rmat:5", "rmat:5:16:9", lambda: rmat(5, seed=9)),
-        ("rmat:5:8:1", "rmat:5:8:1", lambda: rmat(5, 8, seed=1)),
         ("kkt:3:4", "kkt:3:4:4:9", lambda: kkt(3, 4, seed=9)),
         ("arrow:9", "arrow:9", lambda: arrow(9)),
     ],
@@ -249,22 +244,16 @@ def test_every_generator_has_a_name_in_texts():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("", "a matrix is one of hpcg"),
         ("nothing", "or the path of a file that exists, not 'nothing'"),
         ("hpcg:", "nx must be an integer, not ''"),
         ("hpcg:2:3", "matrix 'hpcg:2:3' must have the form hpcg[:N or :NX:NY:NZ]"),
         ("hpcg:0", "nx must be at least 1, not 0"),
-        ("tsm", "must have the form tsm:ROWS:NONZEROS[:COLUMNS]"),
         ("spin:8:x", "up must be an integer, not 'x'"),
         ("anderson:3:3:3:x", "disorder must be a number, not 'x'"),
-        ("rmat:3:3:3:3", "must have the form rmat:SCALE[:EDGES[:SEED]]"),
         (5, "a matrix is a text, a path, a SciPy matrix, a NumPy array or triplets, not 5"),
-        ([[1.0]], "not [[1.0]]"),
         (([0], [0]), "triplets must be (rows, columns, values)"),
         (np.ones(3), "the matrix must be an array of rows and columns, not of shape (3,)"),
-        (np.ones((0, 3)), "not of shape (0, 3)"),
         (np.array([["x"]]), "the matrix must hold real numbers, not <U1 values"),
-        (np.array([[1j]]), "some of its imaginary parts are not zero"),
         (np.array([[1, np.inf]]), "row 0 and column 1, counted from 0, is inf"),
     ],
 )
@@ -272,7 +261,7 @@ def test_what_is_no_matrix_is_refused(given, says):
     assert says in refusal(build, given)
 
 
-@settings(PROPERTY, max_examples=200)
+@PROPERTY
 @given(
     st.text(max_size=20)
     | st.from_regex(r"(hpcg|spin|rmat|band|tsm|kkt|topins)(:-?[0-9.e]{0,2}){0,4}", fullmatch=True)

@@ -15,7 +15,7 @@ import scipy.io
 from checking import PROPERTY, allocating_at_most, unless_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_matrices import CASES, dense, refusal, same
+from small_matrices import dense, refusal, same
 
 from memkern.errors import InputError
 from memkern.inputs.matrices import build, read
@@ -172,10 +172,8 @@ def test_bad_files_are_refused(tmp_path, text, says):
 
 def test_files_that_cannot_be_read_are_refused(tmp_path):
     assert f"{tmp_path} can't be read: Is a directory" in refusal(read, tmp_path)
-    assert f"{tmp_path} can't be read: Is a directory" in refusal(build, str(tmp_path))
     missing = tmp_path / "none.mtx"
     assert f"{missing} does not exist" in refusal(read, missing)
-    assert f"{missing} does not exist" in refusal(build, missing)
     assert "the path of a file that exists" in refusal(build, str(missing))
     text = market("1 1 1\n1 1 1\n").encode()
     for compress in (gzip.compress, bz2.compress, lzma.compress):
@@ -361,16 +359,6 @@ def test_damaged_files_are_refused_in_one_line_or_another_matrix(tmp_path):
             dense(matrix)
         good += 1
     assert good > 10
-
-
-def test_files_written_by_scipy_are_read_back(tmp_path):
-    for name, symmetry in (("7pt", "symmetric"), ("band", "general"), ("rmat", "general")):
-        matrix = CASES[name]()
-        scipy.io.mmwrite(tmp_path / "a.mtx", matrix, symmetry=symmetry)
-        assert same(read(tmp_path / "a.mtx"), matrix)
-    full = np.arange(6.0).reshape(2, 3)
-    scipy.io.mmwrite(tmp_path / "b.mtx", full)
-    assert np.array_equal(dense(read(tmp_path / "b.mtx")), full)
 
 
 def test_the_reader_uses_the_processors_it_may_use(tmp_path, monkeypatch):
