@@ -48,9 +48,6 @@ def hop_in_loops(
     return result
 
 
-# The gamma matrices
-
-
 def test_the_gamma_matrices_anticommute():
     for mu, nu in itertools.product(range(4), repeat=2):
         both = GAMMA[mu] @ GAMMA[nu] + GAMMA[nu] @ GAMMA[mu]
@@ -87,9 +84,6 @@ def test_the_gamma_matrices_are_read_only():
             matrices[0] = 0
 
 
-# Random links and fields
-
-
 @pytest.mark.parametrize("dtype, eps", [("complex128", 1e-14), ("complex64", 1e-6)])
 def test_links_are_in_su3(dtype, eps):
     links = random_links(EXTENTS, dtype=dtype)
@@ -115,9 +109,6 @@ def test_fields_follow_the_seed():
     for make in (random_links, lambda extents, seed: random_field(extents, 2, seed=seed)):
         np.testing.assert_array_equal(make(EXTENTS, seed=3), make(EXTENTS, seed=3))
         assert not np.array_equal(make(EXTENTS, seed=3), make(EXTENTS, seed=4))
-
-
-# The hopping term
 
 
 @pytest.mark.parametrize("dagger", [False, True])
@@ -179,9 +170,6 @@ def test_single_precision_is_computed_in_double_and_inputs_stay_unchanged():
     np.testing.assert_array_equal(got, exact)
     np.testing.assert_array_equal(links, kept[0])
     np.testing.assert_array_equal(psi, kept[1])
-
-
-# Wrong input
 
 
 def test_extents_and_ls_are_read_off_the_fields():

@@ -9,7 +9,7 @@ from checking import refused
 import memkern as mk
 from memkern import reference
 from memkern.families.spmv.model import crs_row_cycles, sell_column_cycles
-from memkern.models import Ecm, EcmLevel, LayerConditions, Overlap, StencilConditions, hypotheses
+from memkern.models import Ecm, EcmLevel, LayerConditions, Overlap, StencilConditions
 from memkern.models.ecm import store_GBps
 from memkern.models.published_machines import published
 from memkern.spec.kernel import Traffic, Transfer
@@ -43,9 +43,6 @@ def transfers_of(kernel, statement="", **options):
         level: Transfer(load_B / units, store_B / units)
         for level, (load_B, store_B) in case.transfers(LEVELS, caches).items()
     }
-
-
-# Published predictions
 
 
 @pytest.mark.parametrize(
@@ -84,28 +81,6 @@ def test_the_rows_of_sparse_formats():
     assert sell_column_cycles(32, 8, 9, 6) == 24
 
 
-def test_only_hypothesis_d_explains_the_published_loops():
-    rows = reference.rows("alappat2021-kernels")
-    moved = [transfers_of(row["kernel"], row["statement"]) for row in rows]
-    errors = {}
-    for name, overlap in hypotheses(LEVELS).items():
-        model = A64FX.model_of(overlap)
-        if all(
-            model.predict(bytes_B, at="L2").cycles == row["pred_l2"]
-            for bytes_B, row in zip(moved, rows, strict=True)
-        ):
-            errors[name] = max(
-                abs(model.predict(bytes_B).cycles - row["pred_mem"])
-                for bytes_B, row in zip(moved, rows, strict=True)
-            )
-    # Without traffic of memory, hypotheses that differ only there agree.
-    assert {"c", "d"} < {*errors} and not {"none", "full"} & {*errors}
-    # So does one in which memory overlaps with all but loads of L1: it is hidden behind L2.
-    same = "L1 load + max(L1 store, L2, memory)"
-    assert errors.pop("d") == errors.pop(same) < 0.31
-    assert min(errors.values()) > 2.3
-
-
 def test_memory_hides_all_other_transfers_if_it_takes_longest():
     moved = {"L1": Transfer(128, 64), "L2": Transfer(128, 64), "memory": Transfer(1024, 0)}
     predicted = A64FX.model_of().predict(moved)
@@ -141,9 +116,6 @@ def test_all_bytes_of_memory_have_one_bandwidth_in_the_paper(layout):
     store = store_GBps(227, 213)
     assert apart.terms["memory"] == pytest.approx((1296 * 2.2 / 227, 192 * 2.2 / store))
     assert A64FX.model_of().predict(moved, at="L2").memory_rate == ""
-
-
-# Memory and several cores
 
 
 def test_stores_follow_from_loads_and_a_triad():
@@ -206,9 +178,6 @@ def test_a_shared_cache_limits_as_well():
     assert predicted.bandwidth_GBps(12) == pytest.approx(512 * 2.2)
 
 
-# Bad input
-
-
 GOOD, NOTHING = (dict.fromkeys(LEVELS, Transfer(bytes_B, 0.0)) for bytes_B in (64.0, 0.0))
 TWO_CACHES = (EcmLevel("L1", 1.0, 1.0), EcmLevel("L2", 1.0, 1.0))
 
@@ -243,9 +212,6 @@ def test_numbers_out_of_range_are_refused(call, match):
 
 def test_a_loop_without_transfers_takes_the_time_of_its_core():
     assert A64FX.model_of().predict(NOTHING, 3.0).cycles == 3
-
-
-# Transfers
 
 
 def test_non_temporal_stores_cross_two_boundaries():

@@ -181,9 +181,6 @@ def test_the_three_loops_are_needed_in_each_level():
         fit_ecm(disturbed, 2.5)
 
 
-# Records
-
-
 def record(**columns):
     found = {
         "kernel": "loops.copy", "environment_id": "here", "threads": 1, "valid": True,

@@ -45,9 +45,6 @@ def figure(name: str, value: float, **record: Any) -> FigureOfMerit:
     return FigureOfMerit(name, name, QUANTITIES[name], 0, row, value, is_time=is_time)
 
 
-# The tables.
-
-
 def test_every_row_has_its_source():
     for row in PROCESSORS + FIGURES + GENERATIONS:
         assert row["title"], row
@@ -138,9 +135,6 @@ def test_cores_of_a_generation_differ_by_40_percent():
     assert max(max(values) / min(values) for values in groups.values()) == pytest.approx(1.41, 0.01)
 
 
-# Recognised processors.
-
-
 def test_a_processor_is_recognised_by_its_name():
     found = expected("load", machine("Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", 20), 20)
     assert processors(found) == {"Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz"}
@@ -226,9 +220,6 @@ def test_nothing_is_invented():
     assert two is not None and not two.published
 
 
-# Scaling.
-
-
 def test_some_cores_are_compared_with_their_share_of_a_socket():
     environment = machine("AMD EPYC 7452 32-Core Processor", 2, hypervisor="KVM")
     found = expected("load", environment, 2)
@@ -304,9 +295,6 @@ def test_gathers_at_a_stride_have_a_share_of_the_lines():
     assert one.peak == pytest.approx(8 * eight.peak) == pytest.approx(127.968)
     assert one.low == pytest.approx(0.85 * 116.538)
     assert (eight.low, eight.high) == pytest.approx((0.85 * 14.4942, 1.1 * 14.4942))
-
-
-# Verdicts.
 
 
 def test_records_have_their_threads_stores_and_pages():

@@ -21,9 +21,6 @@ RIRI: dict[str, Any] = {"layout": "RIRI", "cuts": (1, 1, 2, 2)}
 RRII: dict[str, Any] = {"layout": "RRII", "cuts": (1, 2, 2, 2)}
 
 
-# The formulas
-
-
 @pytest.mark.parametrize("ls", [1, 8, 12])
 def test_the_scalar_conditions(ls):
     x, y, z = 6, 10, 14
@@ -118,9 +115,6 @@ def test_larger_caches_never_move_more(extents, ls, caches, threads):
     small, large = sorted(caches)
     for sharing in (1, threads):
         assert model.site_B(large, sharing) <= model.site_B(small, sharing) + 1e-9
-
-
-# Threads
 
 
 @pytest.mark.parametrize(
@@ -246,9 +240,6 @@ def test_levels_are_those_of_a_machines_data_caches():
     ]
 
 
-# The simulation
-
-
 def test_a_cache_of_one_byte_reloads_everything():
     for w in (1, 2):
         assert simulate((4, 4, 4, 4), 2, 1, write_factor=w) == (72 / 2 + 96 + 12 * w) * 16
@@ -359,9 +350,6 @@ def test_loops_in_another_order_reuse_in_that_order():
     got = simulate((12, 6, 8, 10), 4, 3e5, order="xyzt")
     assert got == pytest.approx(simulate((10, 8, 6, 12), 4, 3e5), rel=0.01)
     assert got != simulate((12, 6, 8, 10), 4, 3e5)
-
-
-# Wrong input
 
 
 @pytest.mark.parametrize(

@@ -155,9 +155,6 @@ def test_what_says_nothing_about_a_node_is_not_judged(changes, verdict):
     assert set(frame[frame["node"] != "n16"]["others"]) == {15}
 
 
-# Files and the command line
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
     """Write a file for each of twelve nodes, in two formats; n03 is slow."""

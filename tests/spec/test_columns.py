@@ -138,9 +138,6 @@ def test_an_unknown_column_is_named(capsys):
     assert "column 'bandwith' is unknown: did you mean bandwidth_GBps?" in capsys.readouterr().err
 
 
-# Names in older files
-
-
 @pytest.mark.parametrize("suffix", [".json", ".csv"])
 def test_columns_of_older_files_get_their_current_names(suffix, tmp_path):
     names = {"noisy": True, "pages_asked": "4k", "placements_asked": 3}
