@@ -1,4 +1,4 @@
-"""The hopping term's reference: its algebra, symmetries and spectrum, and a loop over sites."""
+"""The hopping term's reference: its algebra, parities and spectrum, and a loop over sites."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,4 @@
-"""Meshes compared with coordinates of nodes, full matrices and brute force; errors."""
+"""Meshes compared with coordinates of nodes and brute force; errors."""
 
 import itertools
 

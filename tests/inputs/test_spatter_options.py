@@ -39,12 +39,6 @@ def test_python_callers_may_pass_numpy_values():
     )
 
 
-def test_a_plain_command_line():
-    result, namespace = command("-p UNIFORM:8:1 -d 8 -l 16777216 -k Gather")
-    assert result.configs == [{**DEFAULTS, "pattern": parse("UNIFORM:8:1"), "count": 16777216}]
-    assert (result.warnings, result.threads, namespace.verbosity) == ([], None, 1)
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

@@ -82,16 +82,6 @@ def test_the_range_ends_where_nodes_are_named():
     )
 
 
-def test_p_values_are_those_of_simulated_fleets():
-    random = np.random.default_rng(1)
-    found = []
-    for _ in range(3000):
-        x = random.standard_t(8, size=11)
-        found.append(p_value(x[0] - np.median(x[1:]), x[1:], 1e-9))
-    for level in (0.5, 0.1, 0.02):
-        assert np.mean(np.array(found) <= level) == pytest.approx(level, rel=0.25)
-
-
 def test_what_runs_on_one_host_show_is_no_outlier():
     slow = {"n05": 1.3}
     assert named(mk.fleet(results(records(slow=slow, sd=0.01))))

@@ -217,10 +217,6 @@ REQUIRED = {
     ),
     "latency.banks": ({"device": "cuda"}, "device = 'cuda'", "--device cuda --stride 1"),
 }  # fmt: skip
-VERBS = (
-    "stream", "raider", "loops", "bs", "amo", "spmv", "dw", "spatter", "latency", "messages",
-    "transfers",
-)  # fmt: skip
 
 
 def required(kernel: str) -> tuple[dict[str, Any], str, str]:
@@ -367,6 +363,7 @@ def test_options_are_refused_on_other_devices(device):
         ("alpha = 'x'", "alpha"),
         ("footprint_B = {}", "footprint_B must be a number from 1 to 4.6.*e[+]18, not {}"),
         ("ci = 'x'", "ci must be a finite number, not 'x'"),
+        ("elements = []", "elements is an empty list"),
     ],
 )
 def test_unknown_keys_and_wrong_values_have_different_messages(table, message, tmp_path):

@@ -1,4 +1,4 @@
-"""All generators: symmetry, seeds, index widths, memory, names in texts, wrong arguments."""
+"""All generators: seeds, index widths, memory, names in texts, wrong arguments."""
 
 import math
 import tracemalloc
