@@ -199,8 +199,9 @@ class _Slurm(_Executor):
         # sacct, which submitit asks, needs a database that many clusters lack.
         command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
         found = subprocess.run(command, capture_output=True, text=True)
+        known = set(found.stdout.split())
         # If Slurm does not answer, jobs count as alive.
-        return [job for job in jobs if found.returncode or job.job_id in set(found.stdout.split())]
+        return [job for job in jobs if found.returncode or job.job_id in known]
 
     def interrupt(self, jobs: Collection[Any]) -> None:
         numbers = " ".join(dict.fromkeys(job.job_id.partition("_")[0] for job in jobs))
@@ -324,9 +325,8 @@ class Array:
         """
         self._begin()
         before = self._count()
-        with contextlib.closing(
-            progress_bar(progress, total=max(measurements - before, 0), unit="measurements")
-        ) as bar:
+        total = max(measurements - before, 0)
+        with contextlib.closing(progress_bar(progress, total=total, unit="measurements")) as bar:
             self._wait(self._running(), bar, before)
             missing = self._missing()
             most = self._executor.at_once or len(missing)

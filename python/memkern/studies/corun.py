@@ -88,7 +88,8 @@ def halves(cores: Sequence[Sequence[int]]) -> Sides:
     pairs = len(cores) // 2
 
     def units_of(own: Sequence[Sequence[int]]) -> list[int]:
-        return [unit for units in itertools.zip_longest(*own) for unit in units if unit is not None]
+        rounds = itertools.zip_longest(*own)
+        return [unit for units in rounds for unit in units if unit is not None]
 
     return units_of(cores[: 2 * pairs : 2]), units_of(cores[1 : 2 * pairs : 2])
 
@@ -271,10 +272,8 @@ def corun(  # noqa: PLR0913
     finished: list[int] = []
     results = Collected(lambda: f"{len(finished)} of {turns} turns", sink)
     total = turns * len(measured) * (1 + len(others))
-    announce(
-        f"measuring {len(measured)} cases beside {len(others)} neighbours",
-        turns * (1 + len(others)) * expected_s(measured),
-    )
+    about_s = turns * (1 + len(others)) * expected_s(measured)
+    announce(f"measuring {len(measured)} cases beside {len(others)} neighbours", about_s)
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(
             contextlib.closing(progress_bar(progress, total=total, unit="measurements"))

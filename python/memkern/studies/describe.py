@@ -21,7 +21,7 @@ def _device(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
     If it can't be used, ``unavailable`` is the reason.
     """
     if "unavailable" in about:
-        return {**about}
+        return dict(about)
     try:
         return {
             **about,

@@ -190,6 +190,7 @@ def doctor(
     """
     plan = _QUICK if quick else _WHOLE
     begin = time.perf_counter()
+    end = begin + plan.total_s
     share = progress or (lambda _: None)
 
     def tell() -> None:
@@ -213,8 +214,9 @@ def doctor(
     cards = _cards()
     system, watch = _System(), CoreWatch()
     cases = [run.case for run in runs.values()]
-    announce("checking this machine", min(plan.watch_s + expected_s(cases), plan.total_s))
-    interrupted = _measure(plan, begin + plan.total_s, runs, refused, watch, tell)
+    about_s = plan.watch_s + expected_s(cases)
+    announce("checking this machine", min(about_s, plan.total_s))
+    interrupted = _measure(plan, end, runs, refused, watch, tell)
     done = {kernel: calibrated(run, machine) for kernel, run in runs.items() if run.placements}
     results = to_result_set(list(done.values()), interrupted)
     found = [
@@ -389,13 +391,11 @@ class _System:
         after = read_counters(_ROOT)
         busy = grown(self._before, after, ["busy_ticks"])
         busy_s = math.nan if busy is None else busy / os.sysconf("SC_CLK_TCK")
+        units = machine["machine"]["threads"] or len(os.sched_getaffinity(0))
         return [
             *health.findings(machine, self._before, after),
             health.timer(_memkern.clock_tick(), self._launch_s),
             run_queue_delays(_memkern.run_queue_delays_known()),
             other_programs(self._activity, (busy_s - own_s) / elapsed_s),
-            steal_time(
-                stolen_s
-                / (elapsed_s * (machine["machine"]["threads"] or len(os.sched_getaffinity(0))))
-            ),
+            steal_time(stolen_s / (elapsed_s * units)),
         ]

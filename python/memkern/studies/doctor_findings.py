@@ -73,12 +73,13 @@ def core_findings(watch: CoreWatch, machine: Mapping[str, Any]) -> list[Finding]
     """
     share = watch.column("throughput") / watch.best
     share = share[~np.isnan(share)]
+    shared = len(share) > 0 and float(np.median(share)) < CORE_SHARE
     return [
         _processor_time(watch),
         _core_share(share, watch.watched_s),
         _clock(watch.column("clock_Hz") / 1e9, bool(machine["machine"]["hypervisor"])),
         _exchange(watch),
-        next_runs(machine, len(share) > 0 and float(np.median(share)) < CORE_SHARE),
+        next_runs(machine, shared),
     ]
 
 
@@ -97,13 +98,12 @@ def _processor_time(watch: CoreWatch) -> Finding:
     away = 1 - float(seconds[known] @ cpu_share[known]) / total_s
     waited_s = float(np.nansum(np.where(np.isnan(waited), 1 - cpu_share, waited) * seconds))
     state = graded(away, _AWAY, WAITED_SHARE if waited_s > away * total_s / 2 else 1.0)
-    return _graded(
-        subject,
-        state,
-        f"all workers had their processors {1 - away:.1%} of the time",
+    text = f"all workers had their processors {1 - away:.1%} of the time"
+    advice = (
         "find other programs with top (in a container, on the host), and stop them, or use fewer "
-        "--threads; --wait-quiet 600 waits for them to end",
+        "--threads; --wait-quiet 600 waits for them to end"
     )
+    return _graded(subject, state, text, advice)
 
 
 def _graded(subject: str, state: str, text: str, advice: str) -> Finding:
@@ -118,16 +118,17 @@ def _core_share(share: _Floats, watched_s: float) -> Finding:
     low = float((share < CORE_SHARE).mean())
     least, middle = (float(min(x, 1.0)) for x in np.quantile(share, (0.01, 0.5)))
     state = graded(low, _SHARED, math.inf)
-    return _graded(
-        subject,
-        state,
+    text = (
         f"in {watched_s:.3g} s the cores had {middle:.0%} of their best throughput since "
         f"the boot, in the worst hundredth of the probes {least:.0%}; {low:.0%} of them were below "
-        f"{CORE_SHARE:.0%}",
+        f"{CORE_SHARE:.0%}"
+    )
+    advice = (
         "others compute on the same cores: where they are yours, stop them; else trust shortest "
         "times and ratios more than medians, give cases longer --budget, or choose a type of "
-        "instance with one thread a core",
+        "instance with one thread a core"
     )
+    return _graded(subject, state, text, advice)
 
 
 def _clock(GHz: _Floats, virtual: bool) -> Finding:
@@ -199,12 +200,9 @@ def next_runs(machine: Mapping[str, Any], shared: bool) -> Finding:
             for level, distances in known.items()
         ]
         told.append(f"{', '.join(parts)} by {workers}")
-    return _graded(
-        _NEXT_RUNS,
-        NOTE if shared else GOOD,
-        f"shortest times of the next runs will be within {' and '.join(told)}",
-        "trust ratios within a command (tune, compare --self) further than single values",
-    )
+    text = f"shortest times of the next runs will be within {' and '.join(told)}"
+    advice = "trust ratios within a command (tune, compare --self) further than single values"
+    return _graded(_NEXT_RUNS, NOTE if shared else GOOD, text, advice)
 
 
 def run_queue_delays(known: bool) -> Finding:
@@ -212,10 +210,8 @@ def run_queue_delays(known: bool) -> Finding:
     subject = "run-queue delay"
     if known:
         return Finding(subject, GOOD, "the system reports how long threads wait for a processor")
-    return Finding(
-        *(subject, UNKNOWN, DELAYS_UNKNOWN),
-        "use a kernel with CONFIG_SCHED_INFO, and in a container its own /proc",
-    )
+    advice = "use a kernel with CONFIG_SCHED_INFO, and in a container its own /proc"
+    return Finding(subject, UNKNOWN, DELAYS_UNKNOWN, advice)
 
 
 def other_programs(activity: Activity, processors: float) -> Finding:
@@ -237,7 +233,8 @@ def other_programs(activity: Activity, processors: float) -> Finding:
         words.append(f"other programs used {max(processors, 0.0):.2f} processors on average")
     text = "; ".join(words) or "nothing else was seen, but the system does not report its load"
     stop = "stop them (top shows them), or wait until they end with --wait-quiet 600"
-    return _graded("other programs", state, text, health.SHOW_FILES if state == UNKNOWN else stop)
+    advice = health.SHOW_FILES if state == UNKNOWN else stop
+    return _graded("other programs", state, text, advice)
 
 
 def steal_time(share: float) -> Finding:
@@ -247,12 +244,9 @@ def steal_time(share: float) -> Finding:
         return Finding(
             "steal time", UNKNOWN, "the system does not report the stolen time", health.SHOW_FILES
         )
-    return _graded(
-        "steal time",
-        state,
-        f"the hypervisor gave {max(share, 0.0):.1%} of the processors' time to others",
-        "move to a host without neighbours, or to a virtual machine with dedicated processors",
-    )
+    text = f"the hypervisor gave {max(share, 0.0):.1%} of the processors' time to others"
+    advice = "move to a host without neighbours, or to a virtual machine with dedicated processors"
+    return _graded("steal time", state, text, advice)
 
 
 def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Finding:
@@ -279,8 +273,8 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
         return Finding(subject, BAD, text, "check again when nothing else runs")
     sd = record["placement_sd"]
     if sd != sd:
-        unknown = f"{text}, placed once, so that its spread is unknown"
-        return Finding(subject, UNKNOWN, unknown, _AGAIN)
+        text += ", placed once, so that its spread is unknown"
+        return Finding(subject, UNKNOWN, text, _AGAIN)
     state = graded(sd, _SPREAD, math.inf)
     text += f", {sd:.1%} standard deviation over {record['placements']} placements in memory"
     advice = "look for programs that come and go, and measure with more --placements"
@@ -358,12 +352,8 @@ def share_of_peak(
     if shown[0]["disturbed"]:
         return Finding(_PEAK, UNKNOWN, f"{text}, but their samples were disturbed", _AGAIN)
     if share > 1:
-        return Finding(
-            _PEAK,
-            UNKNOWN,
-            f"{text}: the channels are miscounted, or caches hold data",
-            "compare with the specification of the board",
-        )
+        text += ": the channels are miscounted, or caches hold data"
+        return Finding(_PEAK, UNKNOWN, text, "compare with the specification of the board")
     if share >= _LEAST_OF_PEAK:
         return Finding(_PEAK, GOOD, text)
     return Finding(

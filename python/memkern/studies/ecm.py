@@ -71,10 +71,9 @@ def measure_loops(
     cores = [group[0] for group in physical_cores()]
     cases = _loop_cases(loop_kernels(), levels_of(environment, cores), cores)
     placed = place_in_rounds(cases, rounds=5, seconds=seconds, progress=progress)
+    done = [calibrated(run, environment) for run in placed.runs.values()]
     return Measured(
-        to_result_set(
-            [calibrated(run, environment) for run in placed.runs.values()], placed.interrupted
-        ),
+        to_result_set(done, placed.interrupted),
         tuple(f"{' '.join(map(str, key))}: {why}" for key, why in placed.refused.items()),
     )
 
@@ -136,9 +135,8 @@ _NONZERO_B = 12
 
 def _elements(case: Case) -> float:
     """Return the elements of an invocation: values of each array, nonzeros, or sites and s."""
-    return float(
-        case.iterations * (case.spec.counts.width(case) * case.columns.get("pattern_length", 1))
-    )
+    width = case.spec.counts.width(case) * case.columns.get("pattern_length", 1)
+    return float(case.iterations * width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,9 +235,9 @@ def measured_in_core(
     for variant in variants:
         one_of(variant, "variant", _VARIANTS)
     environment = machine_environment()
+    levels = levels_of(environment, [group[0] for group in physical_cores()])
     cases, missing = _body_cases(
-        itertools.product(kernels or in_core_kernels(), variants, isas, unrolls),
-        levels_of(environment, [group[0] for group in physical_cores()]),
+        itertools.product(kernels or in_core_kernels(), variants, isas, unrolls), levels
     )
     placed = place_in_rounds(cases, rounds=5, seconds=seconds, progress=progress)
     runs = placed.runs
@@ -287,16 +285,17 @@ def measured_in_core(
             bodies.append(InCore(body_of(record), time.level, time.cycles, row))
     if not rows:
         raise InputError(f"nothing could be measured: {next(iter(missing), 'no body')}")
+    order = in_core_kernels()
+    rows.sort(
+        key=lambda row: (
+            order.index(row["kernel"]),
+            *(row[name] for name in ("layout", "variant", "isa", "unroll")),
+        )
+    )
     return MeasuredInCore(
         to_result_set(measured, placed.interrupted),
         tuple(missing),
-        sorted(
-            rows,
-            key=lambda row: (
-                in_core_kernels().index(row["kernel"]),
-                *(row[name] for name in ("layout", "variant", "isa", "unroll")),
-            ),
-        ),
+        rows,
         tuple(sorted(bodies, key=lambda one: one.body)),
     )
 
@@ -312,6 +311,7 @@ def _body_cases(
         for layout, *sizes in _sizes(kernel, variant, levels[0]):
             for number, size in enumerate(sizes):
                 key = _Key(kernel, layout, variant, isa, unroll, number > 0)
+                level = levels[1 if layout and len(levels) > 2 else 0].name
                 options = {
                     **({"unroll": unroll} if unroll else {}),
                     **pinned(cores, 1),
@@ -319,8 +319,7 @@ def _body_cases(
                     "isa": isa,
                     "repetition": "free",
                     "budget_s": _BRIEF_S,
-                    "name": levels[1 if layout and len(levels) > 2 else 0].name
-                    + (PART if key.part else ""),
+                    "name": level + (PART if key.part else ""),
                 }
                 try:
                     cases[key] = kernel_case(kernel, **size, **options)

@@ -38,7 +38,8 @@ _OFTEN = 0.1
 
 def _work(case: Case, role: str) -> float:
     """Return the work of an invocation, by which times are compared."""
-    return float((case.bytes_model_B if role == LIMIT else case.bytes_B) or case.iterations or 1)
+    bytes_B = case.bytes_model_B if role == LIMIT else case.bytes_B
+    return float(bytes_B or case.iterations or 1)
 
 
 @isolates
@@ -76,7 +77,8 @@ def explain(
     end_s = time.perf_counter() + seconds
     if ranks().size > 1:
         raise InputError("a case of several ranks can't be explained: leave out --comm and --ranks")
-    module = family_module(case.spec.kernel.partition(".")[0], "experiments")
+    family = case.spec.kernel.partition(".")[0]
+    module = family_module(family, "experiments")
     if module is None or (
         not case.knobs.backend.on_processors and not case.knobs.backend.is_accelerator
     ):
@@ -98,10 +100,8 @@ def explain(
     tried = [_outcome(one) for one in trials if one.estimate()[1]]
     if setting.level not in {MEMORY, *(one.cause for one in tried)}:
         # Not measured: the case itself.
-        tried.insert(
-            sum(one.role == LEVEL for one in tried),
-            Tried(f"data in {setting.level}", LEVEL, setting.level, "", "", 1.0, 0.0, 0),
-        )
+        held = Tried(f"data in {setting.level}", LEVEL, setting.level, "", "", 1.0, 0.0, 0)
+        tried.insert(sum(one.role == LEVEL for one in tried), held)
     tried += [*_of_states(record), *_predicted(record)]
     return Explanation(
         case.spec.kernel,
@@ -144,21 +144,16 @@ def _trials(base: Case, experiments: Iterable[Experiment], setting: Setting) -> 
                 known.add(changed.identity())
                 # An option leaves the work as it is, though bytes may be counted otherwise.
                 work = 1.0 if one.option else _work(changed, one.role) / _work(base, one.role)
-                one = dataclasses.replace(one, option=one.option.format(units=setting.units))
+                option = one.option.format(units=setting.units)
+                one = dataclasses.replace(one, option=option)
                 yield Trial(changed, one, work, is_rough=one.role in (LEVEL, LIMIT))
 
 
 def _outcome(trial: Trial) -> Tried:
     one, (effect, half) = trial.subject, trial.estimate()
+    rounds = len(trial.placements)
     return Tried(
-        one.name,
-        one.role,
-        one.cause,
-        one.within,
-        one.option,
-        math.exp(effect),
-        half,
-        len(trial.placements),
+        one.name, one.role, one.cause, one.within, one.option, math.exp(effect), half, rounds
     )
 
 

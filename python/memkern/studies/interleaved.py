@@ -170,9 +170,8 @@ def compare_runs(  # noqa: C901, PLR0913
     with closing(progress_bar(progress, unit="pairs", time_s=time_s)) as bar:
 
         def show(measured: int) -> None:
-            bar.total = measured + sum(
-                family.looks[-1] - family.count(k) for k in family.undecided()
-            )
+            left = sum(family.looks[-1] - family.count(k) for k in family.undecided())
+            bar.total = measured + left
             bar.update(measured - bar.n)
 
         tried, errors = measure_pairs(family, cases, workers, rng, show, end_s)
@@ -189,13 +188,8 @@ def compare_runs(  # noqa: C901, PLR0913
         remarks.append("interrupted: cases without a verdict have fewer pairs than requested")
     elif time.perf_counter() > end_s:
         remarks.append(f"cases without a verdict have the pairs that {time_s:g} s sufficed for")
-    found = table(
-        cases,
-        "pairs",
-        compared,
-        remarks,
-        (version_of(about[0]["build"]), version_of(about[1]["build"])),
-    )
+    versions = (version_of(about[0]["build"]), version_of(about[1]["build"]))
+    found = table(cases, "pairs", compared, remarks, versions)
     found.attrs["interrupted"] = family.interrupted
     return found
 
@@ -268,9 +262,10 @@ def measure_pairs(
                     pair(case, two)
                 progress(sum(tried))
         if first:
+            seconds = min((family.looks[-1] - 1) * (time.perf_counter() - begin_s), end_s - begin_s)
             announce(
                 f"measuring at most {family.looks[-1]} pairs of each case, {len(todo)} in all",
-                min((family.looks[-1] - 1) * (time.perf_counter() - begin_s), end_s - begin_s),
+                seconds,
             )
 
     def next_round(_: int) -> Sequence[Sequence[int]]:

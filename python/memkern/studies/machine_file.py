@@ -139,12 +139,13 @@ def measure_machine(
         key: 8 * int(run.placements[-1].obtained["vector_B"] or 0)
         for key, run in placed.runs.items()
     }
+    missing = tuple(
+        f"{key.what} {', '.join(map(str, key.values))}: {why}"
+        for key, why in {**placed.refused, **too_large}.items()
+    )
     return MeasuredMachine(
         to_result_set(list(done.values()), placed.interrupted),
-        tuple(
-            f"{key.what} {', '.join(map(str, key.values))}: {why}"
-            for key, why in {**placed.refused, **too_large}.items()
-        ),
+        missing,
         _machine(environment, levels, cores, done, bits),
     )
 
@@ -356,13 +357,13 @@ def _pages() -> dict[_Key, Case]:
 def _costs(cores: int) -> dict[_Key, Case]:
     cases = {}
     for count in core_counts(cores):
-        cases[_Key("launch", (count,))] = kernel_case(
-            "launch.empty", threads=count, repetition="fork", budget_s=_BRIEF_S
-        )
+        empty = kernel_case("launch.empty", threads=count, repetition="fork", budget_s=_BRIEF_S)
+        cases[_Key("launch", (count,))] = empty
         for repetition in ("free", "barrier", "spin") if count > 1 else ():
-            cases[_Key("work", (repetition, count))] = kernel_case(
-                "launch.compute", threads=count, repetition=repetition
-            ).with_(invocations=_INVOCATIONS, budget_s=_LONG_S)
+            work = kernel_case("launch.compute", threads=count, repetition=repetition)
+            cases[_Key("work", (repetition, count))] = work.with_(
+                invocations=_INVOCATIONS, budget_s=_LONG_S
+            )
     return cases
 
 
@@ -387,8 +388,9 @@ def _machine(
     machine, build = environment["machine"], environment["build"]
     domains = domains_of(machine, cores)
     bandwidths = tuple(_bandwidth_rows(done))
+    name = machine.get("model") or "unknown processor"
     return MachineFile(
-        name=machine.get("model") or "unknown processor",
+        name=name,
         model=machine.get("model") or "",
         source=f"measured by memkern {build['version']}",
         created=now(),
@@ -416,9 +418,8 @@ def clock(values_GHz: Iterable[float]) -> Quantity:
 
 def time_of(record: Mapping[str, Any], factor: float = 1.0) -> Quantity:
     """Return the shortest time of a record in seconds, times a factor, with its interval."""
-    return Quantity(
-        *(float(record[name]) for name in ("time_min_s", "time_min_ci_low_s", "time_min_ci_high_s"))
-    ).scaled(factor)
+    names = ("time_min_s", "time_min_ci_low_s", "time_min_ci_high_s")
+    return Quantity(*(float(record[name]) for name in names)).scaled(factor)
 
 
 def _per_access(record: Mapping[str, Any], column: str) -> Quantity:
@@ -428,9 +429,8 @@ def _per_access(record: Mapping[str, Any], column: str) -> Quantity:
 
 def _rate(amount: float, time: Quantity) -> Quantity:
     """Return an amount over a time."""
-    return Quantity(
-        amount / time.value, amount / time.high, amount / time.low if time.low > 0 else math.nan
-    )
+    high = amount / time.low if time.low > 0 else math.nan
+    return Quantity(amount / time.value, amount / time.high, high)
 
 
 def _difference(time: Quantity, other: Quantity) -> Quantity:
@@ -450,15 +450,15 @@ def _bandwidth_rows(done: _Done) -> list[Bandwidth]:
     rows = []
     parts = _records_of(done, "part")
     for values, record in _records_of(done, "bandwidth").items():
-        amount, time, both = record["bytes_B"], time_of(record), [record]
+        amount, time = record["bytes_B"], time_of(record)
+        disturbed = bool(record["disturbed"])
         if (part := parts.get(values)) is not None:
             # In L1 the start and end of an invocation take as long as many bytes.
             amount -= part["bytes_B"]
             time = _difference(time, time_of(part))
-            both.append(part)
+            disturbed = disturbed or bool(part["disturbed"])
         if time.value > 0:
             rate = _rate(amount / 1e9, time)
-            disturbed = any(one["disturbed"] for one in both)
             per_cycle = rate.scaled(1 / record["clock_GHz"])
             level, operation, stores, cores = values
             rows.append(Bandwidth(level, operation, stores, cores, per_cycle, rate, disturbed))
@@ -473,9 +473,11 @@ def saturating_cores(rates: Mapping[int, float]) -> int | None:
     rates : mapping of int to float
         Bandwidth by number of cores that share an instance of a cache or a domain, up to all.
     """
-    most = _SATURATED * max(rates.values(), default=0.0)
-    needed = min((count for count, rate in rates.items() if rate >= most), default=0)
-    return needed if needed < max(rates, default=0) else None
+    if len(rates) < 2:
+        return None
+    most = max(rates.values())
+    needed = min(count for count, rate in rates.items() if rate >= _SATURATED * most)
+    return needed if needed < max(rates) else None
 
 
 def _level(level: CacheLevel, done: _Done, bandwidths: Sequence[Bandwidth]) -> Level:
@@ -545,9 +547,9 @@ def _cost_rows(done: _Done) -> list[Cost]:
             rows.append(Cost("launch", key.values[0], time_of(measured.record, 1e9)))
         elif key.what == "work" and key.values[0] != "free":
             repetition, count = key.values
+            name = "spinning barrier" if repetition == "spin" else "barrier"
             if without := done.get(_Key("work", ("free", count))):
                 both = [time_of(m.record, 1e9) for m in (measured, without)]
-                name = "spinning " * (repetition == "spin") + "barrier"
                 rows.append(Cost(name, count, _difference(*both)))
     return rows
 
@@ -560,7 +562,8 @@ def _instruction_rows(done: _Done, bits: Mapping[_Key, int]) -> list[Instruction
             name += ", random" if stride == "random" else f", stride {stride}"
         width = record.get("vector_bits") or bits[_Key("instruction", values)]
         width = SCALAR_BITS if record["variant"] == "scalar" else width
-        found.setdefault((name, width), {})[quantity] = _per_access(record, "cycles_per_access")
+        time = _per_access(record, "cycles_per_access")
+        found.setdefault((name, width), {})[quantity] = time
     return [
         Instruction(
             name,

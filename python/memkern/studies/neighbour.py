@@ -46,10 +46,9 @@ def serve(requests: IO[bytes], answer: Answer) -> None:
                 break
         if not requests.readline():
             return
-        absent = [s - before.get(thread, s) for thread, s in absent_s(threads).items()]
-        answer(
-            invocations=invocations, waited_share=max(0.0, *absent) / (time.perf_counter() - begin)
-        )
+        absent = (s - before.get(thread, s) for thread, s in absent_s(threads).items())
+        share = max(absent, default=0.0) / (time.perf_counter() - begin)
+        answer(invocations=invocations, waited_share=max(share, 0.0))
 
 
 def absent_s(threads: int) -> dict[str, float]:
@@ -61,10 +60,8 @@ def absent_s(threads: int) -> dict[str, float]:
     if not _memkern.run_queue_delays_known():
         return {"": time.perf_counter() - time.process_time() / threads}
     # Nanoseconds on a processor, nanoseconds of waiting for one, and time slices.
-    return {
-        file.parent.name: int(file.read_text("ascii").split()[1]) / 1e9
-        for file in Path("/proc/self/task").glob("*/schedstat")
-    }
+    files = Path("/proc/self/task").glob("*/schedstat")
+    return {file.parent.name: int(file.read_text("ascii").split()[1]) / 1e9 for file in files}
 
 
 def main() -> int:

@@ -190,9 +190,8 @@ def scaling(  # noqa: PLR0913
     def launch_of(turn_and_launch: tuple[int, _Launch]) -> None:
         nonlocal finished
         turn, launch = turn_and_launch
-        if sink is None or not all(
-            sink.store.find(launch.case_id(case), turn) for case in launch.cases
-        ):
+        ids = [launch.case_id(case) for case in launch.cases]
+        if sink is None or not all(sink.store.find(case_id, turn) for case_id in ids):
             found = _measured(launch, turn, start, folder)
             if sink is None:
                 results.done += found
@@ -200,7 +199,8 @@ def scaling(  # noqa: PLR0913
                 _store(found, sink, resume)
         finished += 1
         if finished == 1:
-            announce(f"{total - 1} more launches", (total - 1) * (time.perf_counter() - begin_s))
+            each_s = time.perf_counter() - begin_s
+            announce(f"{total - 1} more launches", (total - 1) * each_s)
         bar.update()
 
     def of_turn(turn: int) -> list[tuple[int, _Launch]]:
@@ -279,8 +279,8 @@ def _built(case: Case, threads: int) -> Case:
     """Build a case again for a number of workers; its request has all of its options."""
     knobs = {name: getattr(case.knobs, name) for name, _, _ in declared(Knobs)}
     stop = {name: getattr(case.stop, name) for name, _, _ in declared(Stop)}
-    request = {**(case.request or {}), **knobs, **stop, "name": case.labels.get("name", "")}
-    return registry.case(case.spec.kernel, **request | {"dtype": case.dtype, "threads": threads})
+    others = {"dtype": case.dtype, "name": case.labels.get("name", ""), "threads": threads}
+    return registry.case(case.spec.kernel, **{**(case.request or {}), **knobs, **stop, **others})
 
 
 def _sweep_file(requests: Sequence[Mapping[str, Any]]) -> str:
@@ -305,8 +305,8 @@ def _measured(launch: _Launch, turn: int, start: Launcher, folder: Path | None) 
         requests = launch.requests()
         sweep.write_text(_sweep_file(requests), encoding="utf-8")
         words = ["memkern", "sweep", str(sweep), "-o", str(results), "-q", "--comm", launch.comm]
-        ranks = start.command(launch.ranks, launch.threads, launch.bind)
-        code, output = run([*ranks, *started.python_command(*words)])
+        command = start.command(launch.ranks, launch.threads, launch.bind)
+        code, output = run([*command, *started.python_command(*words)])
         found = load(results) if results.exists() else ResultSet()
     names = {str(record["name"]) for record in found}
     if code not in (0, 1) or names != {request["name"] for request in requests}:
@@ -318,11 +318,11 @@ def _measured(launch: _Launch, turn: int, start: Launcher, folder: Path | None) 
 def _record(record: Record, launch: _Launch, turn: int) -> Record:
     """Return a record of a launch with the columns of the whole run."""
     case = launch.cases[int(record["name"])]
+    part = record["kernel"] != case.spec.kernel
     return in_order(
         {
             **record,
-            "case_id": launch.case_id(case)
-            + (f"-{record['kernel']}" if record["kernel"] != case.spec.kernel else ""),
+            "case_id": launch.case_id(case) + (f"-{record['kernel']}" if part else ""),
             "repeat": turn,
             "name": case.labels.get("name", ""),
             "scaling": launch.mode,
@@ -458,9 +458,8 @@ def find_launcher(command: str | None = None, comm: str = "mpi") -> Launcher:
         usual = backends.of(comm).launchers
         command = next(filter(shutil.which, usual), None)
         if command is None:
-            raise InputError(
-                f"there is no {' and no '.join(usual)} here that starts ranks: name a launcher"
-            )
+            names = " and no ".join(usual)
+            raise InputError(f"there is no {names} here that starts ranks: name a launcher")
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -468,9 +467,8 @@ def find_launcher(command: str | None = None, comm: str = "mpi") -> Launcher:
     if not words:
         raise InputError("launcher must be a command such as mpirun, not an empty text")
     _, output = run([words[0], "--version"], timeout_s=_VERSION_S)
-    return Launcher(
-        tuple(words), next((kind for word, kind in _VERSIONS.items() if word in output), "")
-    )
+    kinds = (kind for word, kind in _VERSIONS.items() if word in output)
+    return Launcher(tuple(words), next(kinds, ""))
 
 
 def run(command: Sequence[str], timeout_s: float | None = None) -> tuple[int, str]:

@@ -174,13 +174,9 @@ class _Search:
         self.kept = [chosen]  # the first values, and those that were faster
 
     def _measured(self, choice: Choice, step: str, turns: str = "", **knobs: Any) -> Measurement:
-        self.done.append(
-            measure(
-                self._build(**choice).with_(**knobs),
-                extra={"tune_step": step, TURNS: turns, **self._extra(choice)},
-                machine=self._machine,
-            )
-        )
+        columns = {"tune_step": step, TURNS: turns, **self._extra(choice)}
+        case = self._build(**choice).with_(**knobs)
+        self.done.append(measure(case, extra=columns, machine=self._machine))
         if self.done[-1].record["stop"] == "interrupted":
             raise KeyboardInterrupt
         return self.done[-1]
@@ -199,11 +195,8 @@ class _Search:
                 if self._known[one].valid and one not in trials:
                     record = self._known[one].record
                     base = self._known[next(iter(trials), one)].record
-                    trials[one] = Trial(
-                        as_measured(case, record),
-                        values,
-                        guess=math.log(record["time_min_s"] / base["time_min_s"]),
-                    )
+                    own = math.log(record["time_min_s"] / base["time_min_s"])
+                    trials[one] = Trial(as_measured(case, record), values, guess=own)
         return [*trials.values()]
 
     def step(self, name_and_choices: tuple[str, Sequence[Choice]]) -> bool:
@@ -214,9 +207,8 @@ class _Search:
         if not trials:
             return False
         until_s = min(self._end_s, begin_s + self._trial_s * (len(choices) + 1))
-        interrupted = take_turns(
-            trials[0].case, trials[1:], until_s, int(self.done[-1].record["footprint_B"])
-        )
+        base_B = int(self.done[-1].record["footprint_B"])
+        interrupted = take_turns(trials[0].case, trials[1:], until_s, base_B)
         fastest = min(trials, key=lambda one: sum(one.estimate()))
         if begins and self.kept[0] not in [one.subject for one in trials]:
             self.kept.clear()
@@ -229,9 +221,8 @@ class _Search:
         ends = {self._build(**one).identity(): one for one in (self.kept[0], self.kept[-1])}
         results = to_result_set([self._known[one] for one in ends if one in self._known])
         pair = [one for one in results if one["case_id"] in ends]
-        if add_turns(
-            results, [self._build(**one) for one in ends.values()], [pair], _TURNS * self._last_s
-        ):
+        cases = [self._build(**one) for one in ends.values()]
+        if add_turns(results, cases, [pair], _TURNS * self._last_s):
             gain = ratio(pair[1], pair[0])
             if gain.value <= 1 or not gain.decided:
                 ends.popitem()
