@@ -220,12 +220,8 @@ def _verbs(first: str = "") -> dict[str, Verb]:
 
 
 def _verbs_of(modules: Sequence[ModuleType]) -> dict[str, Verb]:
-    return {
-        value.name: value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, Verb)
-    }
+    found = (value for module in modules for value in vars(module).values())
+    return {verb.name: verb for verb in found if isinstance(verb, Verb)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -240,7 +236,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             # Only the first of several ranks prints, except errors in a rank's own words.
             silent = launcher.number() > 0
             if silent:
-                nothing = Stream(stack.enter_context(open(os.devnull, "w", encoding="utf-8")))
+                opened = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+                nothing = Stream(opened)
                 stack.enter_context(contextlib.redirect_stdout(nothing))
             args = _parse(words)
             comm = getattr(args, "comm", "auto")

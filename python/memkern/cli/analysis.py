@@ -53,11 +53,8 @@ def _fit(args: argparse.Namespace) -> int:
         return WRONG_INPUT
     for remark in dict.fromkeys(side.fit.remark for _, side in fits if side.fit.remark):
         warn(remark)
-    print_document(
-        [{"group": name, "side": side.name, **side.fit.summary()} for name, side in fits],
-        "\n".join(_fit_lines(fits, args.level)),
-        args,
-    )
+    rows = [{"group": name, "side": side.name, **side.fit.summary()} for name, side in fits]
+    print_document(rows, "\n".join(_fit_lines(fits, args.level)), args)
     return code
 
 
@@ -88,7 +85,8 @@ def _fits(
     code = GOOD
     split = groups(records, by.split(",") if by else ())
     for name, group in split.items():
-        if by is None and len(split) > 1 and all(record.get("bytes_B") == 0 for record in group):
+        empty = all(record.get("bytes_B") == 0 for record in group)
+        if by is None and len(split) > 1 and empty:
             # Launches move no bytes, so their records are not points of the fit.
             continue
         try:

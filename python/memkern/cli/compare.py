@@ -69,7 +69,8 @@ def _compare(args: argparse.Namespace) -> int:
     elif args.markdown:
         print(output.markdown(frame, gates=args.fail_on is not None))
     else:
-        print(*output.heading(frame), output.text(frame, gates=args.fail_on is not None), sep="\n")
+        table = output.text(frame, gates=args.fail_on is not None)
+        print(*output.heading(frame), table, sep="\n")
     if args.self:
         _print_rate(frame, args)
     if frame.attrs.get("interrupted"):
@@ -289,9 +290,8 @@ def _fleet(args: argparse.Namespace) -> int:
 
     check_output(args)
     results = of_files(args.files)
-    frame = fleet(
-        results, of_files([args.baseline]) if args.baseline else None, slowdown=args.fail_on or 0.0
-    )
+    baseline = of_files([args.baseline]) if args.baseline else None
+    frame = fleet(results, baseline, slowdown=args.fail_on or 0.0)
     save(results, args)
     if args.json:
         print(frame.to_json(orient="records"))
@@ -320,7 +320,8 @@ def text(frame: DataFrame) -> str:
             cells += [f"{row['spread']:.1%}", f"{row['low']:.4g} to {row['high']:.4g}"]
             table.append([*cells, ", ".join(f"{n} {x:.4g} ({word})" for n, x, word in named)])
         lines += [str(machine), *aligned(table, left=[0, 6]), ""]
-    for node, verdicts in frame[frame["p"].isna()].groupby("node", sort=False)["verdict"]:
+    without = frame[frame["p"].isna()].groupby("node", sort=False)["verdict"]
+    for node, verdicts in without:
         number, words = len(verdicts), ", ".join(dict.fromkeys(verdicts))
         lines.append(f"{node}: {number} case{'s' * (number != 1)} not judged ({words})")
     lines.append("of healthy fleets, fewer than 1 in 100 have a node outside of any range")

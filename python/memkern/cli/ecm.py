@@ -61,8 +61,9 @@ def _ecm(args: argparse.Namespace) -> int:
     if machine is not None:
         machine_of(args.machine, processors(results))
     loops, clock_GHz = loop_times(results)
-    named = [] if args.overlap is None else [args.overlap]
-    overlaps = {name: overlap_of(name, list(loops[0].transfers)) for name in named}
+    overlaps = None
+    if args.overlap is not None:
+        overlaps = {args.overlap: overlap_of(args.overlap, list(loops[0].transfers))}
     instructions = None if machine is None else machine.loads_and_stores
     found = fit_ecm(loops, clock_GHz, overlaps, instructions, args.memory_rate)
     if machine is not None:
@@ -86,9 +87,11 @@ def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
     from memkern.models.machine_file import EcmParameters
 
     model, how = found.model, f"fitted to {', '.join(FITTED)}"
-    if rates := domain_rates(results, machine.cores):
+    rates = domain_rates(results, machine.cores)
+    if rates is not None:
+        _, load, triad = rates
         try:
-            model = with_domain(model, *rates[1:], machine.cores, machine.domains)
+            model = with_domain(model, load, triad, machine.cores, machine.domains)
         except InputError as error:
             warn(f"the limit of memory is left out: {error}")
     return EcmParameters(model.levels, str(model.overlap), how, model.memory_rate)
@@ -198,20 +201,15 @@ def _paragraphs(found: EcmFit, document: Mapping[str, Any]) -> list[list[str]]:
         ],
     ]
     if on_cores:
-        paragraphs.append(
-            _ON_CORES.after(cell("kernel", "<17", f"memory, {on_cores[0]['cores']} cores")).lines(
-                on_cores
-            )
-        )
+        title = f"memory, {on_cores[0]['cores']} cores"
+        paragraphs.append(_ON_CORES.after(cell("kernel", "<17", title)).lines(on_cores))
     ratios = (r["measured_over_predicted"] for r in on_cores if not (r["fitted"] or r["disturbed"]))
     if judged := [abs(ratio - 1) for ratio in ratios]:
-        paragraphs += [
-            [
-                f"{len(judged)} loops are judged: median error {statistics.median(judged):.1%}; "
-                "N_s is the number of cores that saturate memory, linear the ratio without its "
-                "limit below N_s"
-            ]
-        ]
+        note = (
+            f"{len(judged)} loops are judged: median error {statistics.median(judged):.1%}; N_s is "
+            "the number of cores that saturate memory, linear the ratio without its limit below N_s"
+        )
+        paragraphs.append([note])
     return paragraphs
 
 
@@ -267,12 +265,14 @@ def _incore(args: argparse.Namespace) -> int:
     if args.arch and osaca() is None:
         raise InputError("--arch needs OSACA: `pip install osaca`")
     machine = own_machine(args)
-    names = [] if args.kernel is None else each(args.kernel)
+    kernels = None
+    if args.kernel is not None:
+        kernels = [name if "." in name else f"loops.{name}" for name in each(args.kernel)]
     found = run_study(
         args,
         measured_in_core,
         "output",
-        kernels=[name if "." in name else f"loops.{name}" for name in names],
+        kernels=kernels,
         variants=each(args.variant),
         isas=each(args.isa),
         unrolls=each(args.unroll),

@@ -48,9 +48,8 @@ def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
                 (name, f"{about.get('name', 'unknown')}, unavailable: {about['unavailable']}")
             )
             continue
-        row, alone, graph = map(
-            _microseconds, (about[f"launch{way}_s"] for way in ("", "_single", "_graph"))
-        )
+        costs = (about[f"launch{way}_s"] for way in ("", "_single", "_graph"))
+        row, alone, graph = map(_microseconds, costs)
         rows += [
             (
                 name,
@@ -247,21 +246,19 @@ def _doctor(args: argparse.Namespace) -> int:
     if args.openmetrics:
         healthy = found.verdict != DISTURBED and found.results.valid and not found.worse
         write_openmetrics(args.openmetrics, found.results, healthy, found.verdict)
+    document = {
+        "verdict": found.verdict,
+        "findings": [dataclasses.asdict(finding) for finding in found.findings],
+        "records": found.results.records,
+    }
     answer = f"\n{_answer(found, args.baseline)}" if args.baseline else ""
-    print_document(
-        {
-            "verdict": found.verdict,
-            "findings": [dataclasses.asdict(finding) for finding in found.findings],
-            "records": found.results.records,
-        },
-        f"{found}\ntook {found.seconds:.1f} s{answer}",
-        args,
-    )
+    print_document(document, f"{found}\ntook {found.seconds:.1f} s{answer}", args)
     if args.quiet and not args.json:
         print(found.summary)
     if found.results.interrupted or not found.results.valid:
         return exit_code(found.results)
-    return FAILED if found.worse else UNDECIDED if args.baseline and not found.judged else GOOD
+    undecided = args.baseline and not found.judged
+    return FAILED if found.worse else UNDECIDED if undecided else GOOD
 
 
 def _answer(found: Health, baseline: str) -> str:
@@ -318,9 +315,8 @@ def _list(args: argparse.Namespace) -> int:
         reasons.setdefault(row["why_not"], []).append(row["event"])
     known = table.lines(row for row in rows if not row["why_not"])
     others = (f"not counted: {', '.join(some)}: {why}" for why, some in reasons.items() if why)
-    print_document(
-        {"events": rows, "remarks": remarks}, "\n".join([*known, *others, *remarks]), args
-    )
+    text = "\n".join([*known, *others, *remarks])
+    print_document({"events": rows, "remarks": remarks}, text, args)
     return GOOD
 
 
@@ -336,15 +332,15 @@ def _check(args: argparse.Namespace) -> int:
     width = max(len(known.event) for known in found)
     lines = [f"{'event':<{width}} {'true':>12} {'counted':>12} {'ratio':>7}  work"]
     for known in found:
-        mark = "" if known.agrees else "  not counted" if math.isnan(known.ratio) else "  differs"
+        unknown = math.isnan(known.ratio)
+        mark = "" if known.agrees else "  not counted" if unknown else "  differs"
         lines.append(
             f"{known.event:<{width}} {known.true:>12.6g} {known.count:>12.6g} "
             f"{known.ratio:>7.3f}  {known.work}{mark}"
         )
     print_document(rows, "\n".join(lines), args)
-    if differing := dict.fromkeys(
-        k.event for k in found if not (args.json or k.agrees or math.isnan(k.ratio))
-    ):
+    wrong = (k.event for k in found if not (args.json or k.agrees or math.isnan(k.ratio)))
+    if differing := dict.fromkeys(wrong):
         warn(f"{', '.join(differing)} differ from the true count by more than a tenth")
     return GOOD
 

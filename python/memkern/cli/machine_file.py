@@ -46,7 +46,10 @@ def _machine(args: argparse.Namespace) -> int:
         if args.output or args.json:
             raise InputError("the comparison of two machines is a table: leave out -o and --json")
         return _compare(*map(load_machine, args.files))
-    machine, code = (load_machine(args.files[0]), GOOD) if args.files else _measure(args)
+    if args.files:
+        machine, code = load_machine(args.files[0]), GOOD
+    else:
+        machine, code = _measure(args)
     if args.output and args.files:
         machine.save(args.output, args.force)
     if args.json:
@@ -55,7 +58,8 @@ def _machine(args: argparse.Namespace) -> int:
         model = processor_model()
         of_another = bool(model) and not machine.describes(model)
         note = [f"this file is of another machine than this one ({model}):"] * of_another
-        print("\n".join([*note, "\n\n".join(map("\n".join, filter(None, _paragraphs(machine))))]))
+        parts = filter(None, _paragraphs(machine))
+        print("\n".join([*note, "\n\n".join(map("\n".join, parts))]))
     return code
 
 

@@ -92,10 +92,11 @@ def _stream_table(measurement: Measurement) -> None:
         record = part.record
         name = f"{record['kernel'].partition('.')[2].capitalize()}:"
         times = (record["time_mean_s"], record["time_min_s"], record["time_max_s"])
+        words = "".join(f"  {word}" for word in marks(record))
         line(
             f"{name:<11} {record['bytes_B'] / record['time_min_s'] / 1e6:14.1f}  "
             + "  ".join(f"{seconds:11.6f}" for seconds in times)
-            + "".join(f"  {word}" for word in marks(record))
+            + words
         )
     record = measurement.record
     verdict = "validates" if record["valid"] else "FAILS its validation"
@@ -273,12 +274,14 @@ def measure(  # noqa: C901
 
         write_openmetrics(args.openmetrics, results, is_healthy(results, results.environments))
     if wants_table(results, args):
+        scope = scope_of(results) if table.cells else ""
         summary = _summary(results) if table is STREAMS and len(results) > 1 else ""
+        notes = dict.fromkeys(str(record.get("counters_note") or "") for record in results)
         lines(
-            scope_of(results) if table.cells else "",
+            scope,
             summary,
             _of_ranks(results),
-            *dict.fromkeys(str(record.get("counters_note") or "") for record in results),
+            *notes,
             *(answer(results) for answer in answers),
             *(explanations(results) if args.explain else ()),
         )
@@ -414,9 +417,8 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
             f"as workers waited for processors in most samples: try {fewer}other processors "
             "(--pin) or an end of other programs"
         )
-    for (name, what), number in Counter(
-        note for record in results for note in memory_notes(record).items()
-    ).items():
+    notes = Counter(note for record in results for note in memory_notes(record).items())
+    for (name, what), number in notes.items():
         warn(f"in {number} of {len(results)} records {what} (column {name})")
     if grown := sum(record.get("caches_grown") is True for record in results):
         warn(

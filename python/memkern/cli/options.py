@@ -253,11 +253,8 @@ def measuring_options(
         parser.further |= {a.dest for a in shared} - _USUAL | {*elsewhere}
         if parser.add_help:
             names = [a.option_strings[-1] for a in parser._actions if a.dest in parser.further]
-            parser._action_groups[-1].add_argument(
-                "--help-all",
-                action="help_all",
-                help=f"describe all options, also {', '.join(names)}",
-            )
+            help = f"describe all options, also {', '.join(names)}"
+            parser._action_groups[-1].add_argument("--help-all", action="help_all", help=help)
 
     return add
 
@@ -321,19 +318,7 @@ def _how_to_measure(short: bool, runs: bool, comm: bool, dtypes: tuple[str, ...]
             metavar="N",
             help="seed of the random order, to repeat that of another run (a new seed)",
         ),
-        *(
-            [
-                argument(
-                    "--comm",
-                    choices=launcher.CHOICES,
-                    default="auto",
-                    help="library by which launched ranks measure together (auto: MPI, or else "
-                    "OpenSHMEM); none: independent copies",
-                )
-            ]
-            if comm
-            else []
-        ),
+        *([_COMM] if comm else []),
         argument(
             "--quick",
             action="store_true",
@@ -342,6 +327,15 @@ def _how_to_measure(short: bool, runs: bool, comm: bool, dtypes: tuple[str, ...]
         ),
         WAIT,
     )
+
+
+_COMM = argument(
+    "--comm",
+    choices=launcher.CHOICES,
+    default="auto",
+    help="library by which launched ranks measure together (auto: MPI, or else "
+    "OpenSHMEM); none: independent copies",
+)
 
 
 def flags_of(row: Declared, short: bool = True) -> list[str]:
@@ -356,7 +350,8 @@ def arguments_of(row: Declared) -> dict[str, Any]:
     option = row.option
     found: dict[str, Any] = {"help": option.text}
     if isinstance(row.default, bool):
-        return {"action": "store_false" if row.default else "store_true", "default": None, **found}
+        action = "store_false" if row.default else "store_true"
+        return {"action": action, "default": None, **found}
     if option.choices and not option.several:
         return {"choices": list(filter(None, option.choices)), **found}
     found["metavar"] = option.metavar
@@ -423,7 +418,8 @@ def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
     for name in dict.fromkeys(name for one in idle for name in one):
         given = {*each(getattr(args, name, None))} - {None, getattr(Knobs, name)}
         if given and all(name in one for one in idle):
-            raise does_nothing(f"--{name.replace('_', '-')}", kernels, [one[name] for one in idle])
+            reasons = [one[name] for one in idle]
+            raise does_nothing(f"--{name.replace('_', '-')}", kernels, reasons)
 
 
 def options_by_kernel(

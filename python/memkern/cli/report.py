@@ -335,15 +335,13 @@ def _text(results: ResultSet, format: str) -> str:
     from memkern.plots.frames import with_samples
     from memkern.results import exchange
 
-    texts = {
-        "openmetrics": lambda: exchange.openmetrics(
-            results, is_healthy(results, results.environments)
-        ),
-        "google-benchmark": lambda: exchange.google_benchmark(results) + "\n",
-        "babelstream": lambda: exchange.babelstream(results),
-        "figures": lambda: figure_line(figures_of_merit(with_samples(results))) + "\n",
-    }
-    return texts[format]()
+    if format == "openmetrics":
+        return exchange.openmetrics(results, is_healthy(results, results.environments))
+    if format == "google-benchmark":
+        return exchange.google_benchmark(results) + "\n"
+    if format == "babelstream":
+        return exchange.babelstream(results)
+    return figure_line(figures_of_merit(with_samples(results))) + "\n"
 
 
 def _export(args: argparse.Namespace) -> int:
@@ -362,7 +360,8 @@ def _export(args: argparse.Namespace) -> int:
         line(f"{target}: {' of '.join(words)}")
         return GOOD
     target = None if args.output is None else unused(args.output, args.force)
-    text = _text(merge(args.files) if len(args.files) > 1 else load(args.files[0]), args.format)
+    several = len(args.files) > 1
+    text = _text(merge(args.files) if several else load(args.files[0]), args.format)
     if target is None:
         line(text.removesuffix("\n"))
     else:

@@ -54,11 +54,9 @@ if TYPE_CHECKING:
     from memkern.studies.cluster import Task
 
 # Options without influence on the measurements of a sweep.
-_OUTSIDE = (
-    *("run", "parser", "verb", "file", "output", "json", "resume", "force", "quiet"),
-    *("wait_quiet", "case_order", "case_order_seed", "comm"),
-    *("executor", "nodes", "options", "no_wait", "part"),
-)
+_OUTSIDE = {"run", "parser", "verb", "file", "output", "json", "resume", "force", "quiet"}
+_OUTSIDE |= {"wait_quiet", "case_order", "case_order_seed", "comm"}
+_OUTSIDE |= {"executor", "nodes", "options", "no_wait", "part"}
 
 
 def _sweep(args: argparse.Namespace) -> int:
@@ -126,15 +124,15 @@ def _measure_part(values: Mapping[str, Any], task: Task) -> bool:
     if _request(args) != task.request:
         raise InputError(f"{args.file} was changed after this task was submitted")
     args.output, args.resume, args.force, args.json = str(task.output), True, False, False
-    return not measure(
-        _declared(args), args, select=functools.partial(task.left, repeats=args.repeats)
-    ).interrupted
+    select = functools.partial(task.left, repeats=args.repeats)
+    return not measure(_declared(args), args, select=select).interrupted
 
 
 def _request(args: argparse.Namespace) -> str:
     """Return a hash of the sweep file and of the options of its measurements."""
     options = sorted((name, value) for name, value in vars(args).items() if name not in _OUTSIDE)
-    return hashlib.sha256(files.read(Path(args.file)) + repr(options).encode()).hexdigest()[:16]
+    content = files.read(Path(args.file)) + repr(options).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
@@ -167,9 +165,9 @@ def _tune(args: argparse.Namespace) -> int:
     refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
     refuse(args, "in a search: measure its result", openmetrics=None, explain=False)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
-    case = registry.case(
-        args.kernel, **given(args, "pattern", "delta", "count") | named_values(args.set), **knobs
-    )
+    own = given(args, "pattern", "delta", "count") | named_values(args.set)
+    case = registry.case(args.kernel, **own, **knobs)
+    on_device = not case.knobs.backend.on_processors
     # A given option keeps its value; a list of values is searched.
     columns = {name: option.column or name for name, _, option in declared(Knobs)}
     fixed = given(args, *columns)
@@ -185,7 +183,7 @@ def _tune(args: argparse.Namespace) -> int:
         wide = (cell(columns[name], f">{max(len(name), 10)}", name) for name in tuned)
         table = STREAMS.after(cell("tune_step", "<13", "step"), *wide)
         lines(*table.lines(search), scope_of(search))
-        names = dict.fromkeys(("variant", *["isa"] * case.knobs.backend.on_processors, *tuned))
+        names = dict.fromkeys(("variant", *([] if on_device else ["isa"]), *tuned))
         chosen = (f"--{name.replace('_', '-')} {getattr(best.knobs, name)}" for name in names)
         lines(f"best: {' '.join(chosen)}", gain_of(search), health_of(search))
         tell_limit(search, args)

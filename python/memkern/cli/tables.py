@@ -49,18 +49,17 @@ def cell(
     shows : tuple of str
         Columns of records by which its values differ; by default `column`.
     """
-    return Cell(
-        title or column, format, value or (lambda record: record.get(column)), shows or (column,)
-    )
+    read = value or (lambda record: record.get(column))
+    return Cell(title or column, format, read, shows or (column,))
 
 
 def marks(record: Record) -> list[str]:
     """Return the words that mark the row of a record whose times or results are doubtful."""
     from memkern.results.hosts import memory_notes
 
+    words: list[str] = [] if record["valid"] else ["INVALID"]
     doubts = ("disturbed", "oversubscribed", "skewed", "caches_grown")
-    words = [*["INVALID"] * (not record["valid"]), *filter(record.get, doubts)]
-    return [*words, *memory_notes(record)]
+    return [*words, *filter(record.get, doubts), *memory_notes(record)]
 
 
 def plus_minus(record: Record, quantity: str = "floor") -> str:
@@ -72,9 +71,8 @@ def plus_minus(record: Record, quantity: str = "floor") -> str:
     quantity : str
         ``floor`` for a value from the shortest time, ``median`` for a value from the median.
     """
-    return statistics.half_width(
-        record["ci_relative" if quantity == "median" else "time_min_ci_relative"], "{}"
-    )
+    width = record["ci_relative" if quantity == "median" else "time_min_ci_relative"]
+    return statistics.half_width(width, "{}")
 
 
 @dataclass(frozen=True)
@@ -180,10 +178,8 @@ STREAMS = Table(
 )
 
 # Columns of the table and of records, by the options for running a case.
-_COLUMNS = {
-    **{name: name for name in ("definition", "dtype", "index_dtype")},
-    **{name: option.column or name for name, _, option in declared(Knobs)},
-}
+_COLUMNS = {"definition": "definition", "dtype": "dtype", "index_dtype": "index_dtype"}
+_COLUMNS |= {name: option.column or name for name, _, option in declared(Knobs)}
 _WIDEST = 16
 
 
@@ -215,7 +211,8 @@ def varying(
 
     widths: dict[str, int] = {}
     shown = table.shown - {"kernel"}
-    for name in dict.fromkeys(name for one in requested for name in one if name not in shown):
+    every = dict.fromkeys(name for one in requested for name in one if name not in shown)
+    for name in every:
         own = name in _COLUMNS or name.removesuffix("_B") in listed
         by = ("kernel",) if own else ("kernel", *shown, *widths)
         if name != "label" and number(*by, name) > number(*by):

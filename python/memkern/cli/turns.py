@@ -61,11 +61,8 @@ def _begin_turns(args: argparse.Namespace) -> None:
     """Refuse options without effect in turns; with ``--quick``, reduce them to two short ones."""
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
     refuse(args, "in turns, whose records are ratios", openmetrics=None, explain=False)
-    refuse(
-        *(args, "in turns, whose order is random, by --seed"),
-        case_order="random",
-        case_order_seed=None,
-    )
+    order = {"case_order": "random", "case_order_seed": None}
+    refuse(args, "in turns, whose order is random, by --seed", **order)
     if args.quick:
         args.turns, args.budget = 2, 0.1  # seconds of a case in both
 
@@ -126,9 +123,8 @@ def _corun(args: argparse.Namespace) -> int:
     _begin_turns(args)
     refuse_lists({name: value for name, value in vars(args).items() if name != "kernels"})
     sides = corun.sides(None if args.units is None else corun.read_units(args.units))
-    requests = kernels_with_options(
-        args.kernels or (corun.QUICK_KERNELS if args.quick else corun.KERNELS)
-    )
+    kernels = corun.QUICK_KERNELS if args.quick else corun.KERNELS
+    requests = kernels_with_options(args.kernels or kernels)
     knobs, builders = knobs_of(args), (partial(corun.build, units=len(side)) for side in sides)
     cases, neighbours = ([_case_of(*one, knobs, build) for one in requests] for build in builders)
     refuse_idle(cases, args)
@@ -161,7 +157,8 @@ def _corun(args: argparse.Namespace) -> int:
 
 
 def _entry_of_turn(row: _Row) -> str:
-    return f"{row['ratio']:.2f}{' *' * (row['turns'] == 0)}"
+    mark = " *" if row["turns"] == 0 else ""
+    return f"{row['ratio']:.2f}{mark}"
 
 
 def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], str]) -> None:
@@ -218,7 +215,8 @@ def _scaling(args: argparse.Namespace) -> int:
     from memkern.studies import scaling
 
     _begin_turns(args)
-    refuse_lists({n: v for n, v in vars(args).items() if n not in ("kernels", "ranks", "threads")})
+    single = {n: v for n, v in vars(args).items() if n not in ("kernels", "ranks", "threads")}
+    refuse_lists(single)
     words = args.kernels or [
         word
         for elements in scaling.ELEMENTS
@@ -262,6 +260,7 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
         return
     table = [["kernel", "threads", "ranks", "rate", "", "speed-up", "efficiency %", ""]]
     for row in rows:
+        marks = [word for word in ("oversubscribed", "disturbed") if row[word]]
         table.append(
             [
                 row["kernel"],
@@ -271,7 +270,7 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
                 row["quantity"],
                 _with_interval(row, "speed_up", "low", "high", 2),
                 _with_interval(row, "efficiency", "efficiency_low", "efficiency_high", 0),
-                " ".join([word for word in ("oversubscribed", "disturbed") if row[word]]),
+                " ".join(marks),
             ]
         )
     lines(

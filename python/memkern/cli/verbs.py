@@ -50,11 +50,9 @@ def kernels_of(family: str) -> list[str]:
 
 def input_options(family: str, but: Collection[str] = ()) -> list[Options]:
     """Return the options of the inputs of a family's kernels, in the order of their rows."""
+    by_flag = rows_of(kernels_of(family)).values()
     # The command line accepts what one of the kernels does.
-    rows = (
-        min(of_flag.values(), key=lambda row: row.option.least or 0)
-        for of_flag in rows_of(kernels_of(family)).values()
-    )
+    rows = (min(rows.values(), key=lambda row: row.option.least or 0) for rows in by_flag)
     options = [
         argument(*flags_of(row), **arguments_of(row))
         for row in rows
@@ -63,11 +61,8 @@ def input_options(family: str, but: Collection[str] = ()) -> list[Options]:
     if released := [name for name in registry.of_family(family) if "@" in name]:
         few = " and ".join(name.partition("@")[0].partition(".")[2].upper() for name in released)
         which = few if len(released) == 1 else "the kernels"
-        options += [
-            argument(
-                "--definition", choices=registry.DEFINITIONS, help=f"definition of {which} (paper)"
-            )
-        ]
+        help = f"definition of {which} (paper)"
+        options.append(argument("--definition", choices=registry.DEFINITIONS, help=help))
     return options
 
 
@@ -193,5 +188,5 @@ def kernel_verb(
             measure(joined(input_cases(args, kernels(args), owners=owners)), args, **how)
         )
 
-    first, last = option or kernel_option(family), measuring or measuring_options()
-    return verb(family, MEASURE, help, run, examples, first, *input_options(family), last)
+    options = (option or kernel_option(family), *input_options(family))
+    return verb(family, MEASURE, help, run, examples, *options, measuring or measuring_options())
