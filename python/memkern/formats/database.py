@@ -278,12 +278,8 @@ class Database(contextlib.AbstractContextManager["Database"]):
             "SELECT record FROM records WHERE record > ? ORDER BY record LIMIT ?", (after, number)
         ).fetchall():
             [(first,), (after,)] = positions[0], positions[-1]
-            yield from (
-                record
-                for record, _ in self._select(
-                    "WHERE record BETWEEN ? AND ? ORDER BY record", (first, after)
-                )
-            )
+            rows = self._select("WHERE record BETWEEN ? AND ? ORDER BY record", (first, after))
+            yield from (record for record, _ in rows)
 
     def find(self, case_id: str, repeat: int) -> Record | None:
         """Return the latest record of a case's repeat, or None."""
@@ -361,9 +357,8 @@ class Database(contextlib.AbstractContextManager["Database"]):
         # Another connection may have changed the file.
         version = self.version
         if version != self._version or not self._kinds:
-            [(text,)] = self.connection.execute(
-                "SELECT value FROM meta WHERE key = 'columns'"
-            ).fetchall()
+            query = "SELECT value FROM meta WHERE key = 'columns'"
+            [(text,)] = self.connection.execute(query).fetchall()
             self._kinds, self._version = json.loads(text), version
         return self._kinds
 

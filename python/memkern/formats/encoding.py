@@ -81,11 +81,9 @@ def _decode_json(path: Path) -> Contents:
     with parsing(path, RESULT):
         document = json.loads(content)
         kinds, environments = _parse_header(document)
-        return Contents(
-            [_parse_record(record, kinds) for record in document["records"]],
-            [np.array([restored(t, "real") for t in row]) for row in document["samples"]],
-            environments,
-        )
+        records = [_parse_record(record, kinds) for record in document["records"]]
+        samples = [np.array([restored(t, "real") for t in row]) for row in document["samples"]]
+        return Contents(records, samples, environments)
 
 
 def encode_csv(contents: Contents, path: Path) -> dict[Path, bytes]:
@@ -295,7 +293,8 @@ def _csv_rows(content: bytes) -> list[dict[str, str | None]]:
         raise ValueError("the last line is cut off")
     index = text.startswith((",", '"",', "Unnamed: 0,", '"Unnamed: 0",'))
     head, *rows = [line[index:] for line in lines] or [[]]
-    return [dict(zip((name or "" for name in head), row, strict=True)) for row in rows]
+    names = [name or "" for name in head]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 ENCODERS = {".parquet": encode_parquet, ".csv": encode_csv, ".json": encode_json}

@@ -156,7 +156,9 @@ class ResultSet:
 
     def __add__(self, other: ResultSet) -> ResultSet:
         """Return the records of both, starting with `self`."""
-        return concat([self, other]) if isinstance(other, ResultSet) else NotImplemented
+        if not isinstance(other, ResultSet):
+            return NotImplemented
+        return concat([self, other])
 
     @overload
     def __getitem__(self, key: str) -> pd.Series: ...

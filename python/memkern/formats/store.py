@@ -154,12 +154,8 @@ class Store(contextlib.AbstractContextManager["Store"]):
             ({**record, "environment_id": record.get("environment_id", own)}, samples)
             for record, samples in rows
         ]
-        self.database.insert(
-            whole,
-            dict.fromkeys((row["environment_id"] for row, _ in whole), environment),
-            replace=True,
-            positions=positions,
-        )
+        environments = dict.fromkeys((row["environment_id"] for row, _ in whole), environment)
+        self.database.insert(whole, environments, replace=True, positions=positions)
 
     def write_anew_if_deleted(self) -> None:
         """Write all records to a new file if the one in use was deleted or replaced.

@@ -75,10 +75,11 @@ def record_line(record: Mapping[str, Any]) -> str:
     """Return a record in one line: its case, its main value with the interval, and its state."""
     names = str(record.get("case_columns") or "pattern").split()
     inputs = {name: record[name] for name in ("name", *names, "threads") if record.get(name)}
+    ran = " ".join(str(record[name]) for name in ("variant", "isa") if record.get(name))
     valid = "valid" if record.get("valid") else "invalid"
     parts = [
         ", ".join([str(record.get("kernel")), *(f"{k}={shown(v)}" for k, v in inputs.items())]),
-        " ".join(str(record[name]) for name in ("variant", "isa") if record.get(name)),
+        ran,
         _main_value(record),
         ", ".join(filter(None, (valid, str(record.get("state") or "")))),
     ]
@@ -114,5 +115,6 @@ def _shown(name: str, value: Any) -> str:
         return half_width(value, "{}%")
     if name.endswith("_s"):
         exponent = min(max(math.floor(math.log10(value) / 3), -3), 0) if value > 0 else 0
-        return f"{value / 1000.0**exponent:.4g} {('s', 'ms', 'µs', 'ns')[-exponent]}"
+        unit = {0: "s", -1: "ms", -2: "µs", -3: "ns"}[exponent]
+        return f"{value / 1000.0**exponent:.4g} {unit}"
     return f"{value:.4g}"

@@ -236,9 +236,8 @@ class Host:
 
     def spread(self, name: str) -> Spread:
         """Return the distances between runs of a class, from other hosts and from this boot."""
-        return packaged(name) + Spread(
-            *(self._history.known(f"{name}, {quantity}") for quantity in QUANTITIES)
-        )
+        known = (self._history.known(f"{name}, {quantity}") for quantity in QUANTITIES)
+        return packaged(name) + Spread(*known)
 
     def add_record(self, identity: str, name: str, record: Mapping[str, Any], now_s: float) -> None:
         """Add an undisturbed record to the distances between runs.
@@ -256,7 +255,8 @@ class Host:
         prior = packaged(name)
         for quantity, column in QUANTITIES.items():
             of_case, of_class = f"{identity} {quantity}", f"{name}, {quantity}"
-            self._history.add(of_case, of_class, record[column], getattr(prior, quantity), now_s)
+            distances = getattr(prior, quantity)
+            self._history.add(of_case, of_class, record[column], distances, now_s)
 
     @property
     def caches(self) -> Caches | None:

@@ -90,9 +90,9 @@ def data_caches() -> list[dict[str, Any]]:
 
     See `memkern.machine.caches.data_caches`.
     """
-    return caches.data_caches(
-        caches.in_environment(caches.reported(), measured_caches().get("sizes_B", {}))
-    )
+    system = caches.reported()
+    measured = measured_caches().get("sizes_B", {})
+    return caches.data_caches(caches.in_environment(system, measured))
 
 
 def beyond_caches_B(parts: int = 1) -> int:

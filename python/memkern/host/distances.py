@@ -124,10 +124,11 @@ def observed(floors: Sequence[float], medians: Sequence[float]) -> Spread:
     """
     n, x, y = len(floors), np.sort(np.log(floors)), np.log(medians)
     taken = min(max(_SPACINGS, int(_SPACINGS_SHARE * n)), n - 1)
+    spacings = np.diff(x)[:taken] @ np.arange(n - 1, n - 1 - taken, -1) / n
     deviation = float(np.median(np.abs(y - np.median(y))))
     number = (n - 1) / 2
     return Spread(
-        Distances(taken, float(np.diff(x)[:taken] @ np.arange(n - 1, n - 1 - taken, -1) / n)),
+        Distances(taken, float(spacings)),
         Distances(number, number * _OF_DEVIATION * deviation / math.sqrt(n)),
     )
 
@@ -269,12 +270,8 @@ class History:
 
 def _read(name: Any, *numbers: Any) -> Repeated:
     found = Repeated(str(name), *map(float, numbers))
-    if not (
-        math.isfinite(found.value)
-        and math.isfinite(found.last_s)
-        and found.number >= 0
-        and 0 <= found.total < math.inf
-    ):
+    known = math.isfinite(found.value) and math.isfinite(found.last_s)
+    if not (known and found.number >= 0 and 0 <= found.total < math.inf):
         raise ValueError("it was not written by this module")
     return found
 

@@ -108,7 +108,8 @@ class File:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with locked(str(self.path.parent), _LOCK_S):
                 new = {s.name: s.content(s.merged(self.get(s), value)) for s, value in changes}
-                publish({self.path: json.dumps({**_heading(), **self._contents, **new}).encode()})
+                document = {**_heading(), **self._contents, **new}
+                publish({self.path: json.dumps(document).encode()})
                 return True
         return False
 

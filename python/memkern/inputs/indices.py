@@ -114,7 +114,8 @@ def stride(n: int, step: int) -> npt.NDArray[np.int64]:
     """
     n = _length(n, 3)
     step = min(integer(step, "step", 1), n)
-    rounds = np.arange(-(-n // step) * step, dtype=np.int64).reshape(-1, step).T.ravel()
+    grid = np.arange(-(-n // step) * step, dtype=np.int64).reshape(-1, step)
+    rounds = grid.T.ravel()
     return rounds[rounds < n]
 
 
@@ -198,7 +199,8 @@ def zipf(n: int, exponent: float, seed: int = 0) -> npt.NDArray[np.int64]:
     # the cache. Partial sums of exponential variates, divided by their total, are sorted uniform
     # variates.
     sums = np.cumsum(generator.standard_exponential(n + 1))
-    draws: npt.NDArray[np.int64] = elements[np.searchsorted(cumulative, sums[:-1] / sums[-1])]
+    ranks = np.searchsorted(cumulative, sums[:-1] / sums[-1])
+    draws: npt.NDArray[np.int64] = elements[ranks]
     generator.shuffle(draws)
     return draws
 
@@ -263,13 +265,11 @@ def whole_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
     refuse_masked(values, name)
     if isinstance(values, (list, tuple)):
         # Check a list value by value: NumPy silently converts [0, True] to integers.
-        return np.array(
-            [
-                integer(value, f"{name}[{position}]", -INT64_MAX - 1)
-                for position, value in enumerate(values)
-            ],
-            dtype=np.int64,
-        )
+        checked = [
+            integer(value, f"{name}[{position}]", -INT64_MAX - 1)
+            for position, value in enumerate(values)
+        ]
+        return np.array(checked, dtype=np.int64)
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, OverflowError):

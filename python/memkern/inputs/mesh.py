@@ -131,7 +131,8 @@ def _by_appearance(ids: npt.NDArray[np.int64], global_nodes: int) -> npt.NDArray
     first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
     appears = np.zeros(len(ids), dtype=np.int64)
     appears[first] = 1
-    return np.asarray((np.cumsum(appears)[first] - 1)[ids])
+    rank = np.cumsum(appears)[first] - 1
+    return np.asarray(rank[ids])
 
 
 def rows_of(
@@ -178,4 +179,5 @@ def rows_of(
     row_starts = np.zeros(global_nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(unmasked, minlength=global_nodes), out=row_starts[1:])
     # Masked nodes are negative and come first; stable keeps the columns of a row ascending.
-    return row_starts, np.argsort(numbers, kind="stable")[len(numbers) - len(unmasked) :]
+    columns = np.argsort(numbers, kind="stable")[len(numbers) - len(unmasked) :]
+    return row_starts, columns

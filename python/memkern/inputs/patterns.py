@@ -82,7 +82,8 @@ def uniform(n: int, stride: int, delta: int | Literal["NR"] | None = None) -> Pa
         if delta.upper() != "NR":
             raise InputError(f"delta must be an integer or NR, not {shown(delta)}")
         delta = n * stride
-    return owned(np.arange(n, dtype=np.int64) * np.int64(stride), f"UNIFORM:{n}:{stride}", delta)
+    indices = np.arange(n, dtype=np.int64) * np.int64(stride)
+    return owned(indices, f"UNIFORM:{n}:{stride}", delta)
 
 
 def ms1(n: int, breaks: int | Iterable[int], gaps: int | Iterable[int]) -> Pattern:
@@ -212,10 +213,8 @@ def random(n: int, high: int, seed: int) -> Pattern:
     """
     n, high, seed = integer(n, "length", 1), integer(high, "high", 1), integer(seed, "seed")
     check_length(n, 1)
-    return owned(
-        np.random.default_rng(seed).integers(0, high, n, dtype=np.int64),
-        f"RANDOM:{n}:{high}:{seed}",
-    )
+    indices = np.random.default_rng(seed).integers(0, high, n, dtype=np.int64)
+    return owned(indices, f"RANDOM:{n}:{high}:{seed}")
 
 
 def bases(n: int, stride: int, count: int, seed: int | None = None) -> Pattern:

@@ -288,9 +288,9 @@ def _parse_json(data: bytes, label: str) -> list[Any]:
                 f"{label} is not JSON: a comma too many at line {before.count(chr(10)) + 1}, "
                 f"before {after[0]}"
             ) from None
+        fault = error.msg.removesuffix(" at")
         raise InputError(
-            f"{label} is not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, column "
-            f"{error.colno}"
+            f"{label} is not JSON: {fault} at line {error.lineno}, column {error.colno}"
         ) from None
     except RecursionError:
         raise InputError(f"{label} is nested too deeply to be a list of configurations") from None

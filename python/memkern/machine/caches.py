@@ -47,10 +47,8 @@ def in_environment(
     sizes_B : mapping of str to float
         Measured sizes by the name of the cache.
     """
-    return {
-        "machine": {**this_machine(), "caches": system},
-        "measured_caches": {"sizes_B": sizes_B},
-    }
+    machine = {**this_machine(), "caches": system}
+    return {"machine": machine, "measured_caches": {"sizes_B": sizes_B}}
 
 
 def line_B() -> int:
@@ -189,9 +187,8 @@ def shares(caches: Sequence[Mapping[str, Any]], threads: int) -> list[Share]:
         cores = 1 if own else max(units // fewest, 1)
         workers = min(cores * of_core, units, threads)
         share = Share(f"L{cache.get('level')}", int(cache["size_B"]), workers)
-        found[share.name] = min(
-            share, found.get(share.name, share), key=lambda one: one.size_B / one.workers
-        )
+        other = found.get(share.name, share)
+        found[share.name] = min(share, other, key=lambda one: one.size_B / one.workers)
     return list(found.values())
 
 

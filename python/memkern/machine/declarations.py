@@ -67,9 +67,8 @@ def _declarations() -> dict[str, Declaration]:
             for name, role, shape in arrays
         )
         numbers = {name: float(v) for name, v in (word.split("=") for word in scalars.split())}
-        found[kernel] = Declaration(
-            roles, flops, numbers, amos, {name: (least, most) for name, least, most in integers}
-        )
+        ranges = {name: (least, most) for name, least, most in integers}
+        found[kernel] = Declaration(roles, flops, numbers, amos, ranges)
     return found
 
 

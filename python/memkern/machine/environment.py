@@ -102,11 +102,8 @@ def identity(environment: Environment) -> str:
     """
     # Models use the measured sizes, which differ between measurements on the same machine.
     sizes_B = (environment.get("measured_caches") or {}).get("sizes_B")
-    text = json.dumps(
-        _comparable(environment) | ({"measured_caches": sizes_B} if sizes_B else {}),
-        sort_keys=True,
-        default=str,
-    )
+    comparable = _comparable(environment) | ({"measured_caches": sizes_B} if sizes_B else {})
+    text = json.dumps(comparable, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -209,6 +206,7 @@ def _machine(root: Path) -> dict[str, Any]:
     cpus = cpu_list(read_text(root, "sys/devices/system/cpu/online"))
     topology = [root / f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus]
     sockets = {read_text(folder, "physical_package_id") for folder in topology} - {None}
+    cores = {units_of_core(cpu, root) for cpu in cpus} - {None}
     nodes = _numa_nodes(root)
     return {
         "architecture": platform.machine() or None,
@@ -219,7 +217,7 @@ def _machine(root: Path) -> dict[str, Any]:
         "stepping": cpuinfo.get("stepping") or cpuinfo.get("CPU revision"),
         "microcode": cpuinfo.get("microcode"),
         "sockets": len(sockets) or None,
-        "cores": len({units_of_core(cpu, root) for cpu in cpus} - {None}) or None,
+        "cores": len(cores) or None,
         "threads": len(cpus) or None,
         "caches": _system_caches(root),
         "memory_B": parse_bytes(meminfo.get("MemTotal")),
@@ -232,7 +230,8 @@ def _machine(root: Path) -> dict[str, Any]:
 def _model(cpuinfo: Mapping[str, str]) -> str | None:
     implementer, part = cpuinfo.get("CPU implementer"), cpuinfo.get("CPU part")
     if implementer and part:
-        return _ARM_PARTS.get((implementer, part)) or f"Arm implementer {implementer} part {part}"
+        known = _ARM_PARTS.get((implementer, part))
+        return known or f"Arm implementer {implementer} part {part}"
     # x86, then POWER, then RISC-V.
     return cpuinfo.get("model name") or cpuinfo.get("cpu") or cpuinfo.get("uarch")
 
@@ -379,11 +378,8 @@ def _cgroup_limits(root: Path) -> dict[str, Any]:
 
 def _process_limits(root: Path) -> dict[str, int] | None:
     """Return the limits of this process (``ulimit``) that a measurement can reach."""
-    found = re.findall(
-        r"^Max (processes|address space|data size) +(\d+)",
-        read_text(root, "proc/self/limits") or "",
-        flags=re.M,
-    )
+    text = read_text(root, "proc/self/limits") or ""
+    found = re.findall(r"^Max (processes|address space|data size) +(\d+)", text, flags=re.M)
     reachable = {"processes": _MANY}
     return {
         name.replace(" ", "_"): int(most)
@@ -484,9 +480,8 @@ def numbered(root: Path, pattern: str) -> list[Path]:
         return int(digits[0]) if digits else -1
 
     try:
-        return sorted(
-            (path for path in root.glob(pattern) if first_number(path) >= 0), key=first_number
-        )
+        found = (path for path in root.glob(pattern) if first_number(path) >= 0)
+        return sorted(found, key=first_number)
     except OSError:
         return []
 

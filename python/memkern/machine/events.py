@@ -147,11 +147,8 @@ def of_quantity(name: str, rows: Sequence[Mapping[str, str]], root: Path) -> Eve
         One of them is unknown to the kernel.
     """
     parts = [find(row["event"], root) for row in rows]
-    return Event(
-        name,
-        tuple(code._replace(name=name) for part in parts for code in part.codes),
-        " and ".join(row["meaning"] for row in rows),
-    )
+    codes = tuple(code._replace(name=name) for part in parts for code in part.codes)
+    return Event(name, codes, " and ".join(row["meaning"] for row in rows))
 
 
 def names_of(text: str) -> list[str]:
@@ -202,9 +199,8 @@ def find(name: str, root: Path = Path("/")) -> Event:
         # Only counters of cores distinguish user code from the kernel.
         if levels is None and not re.match("cpu|armv8", terms[1]):
             user, kernel = True, True
-        return replace(
-            event, codes=tuple(code._replace(user=user, kernel=kernel) for code in event.codes)
-        )
+        codes = (code._replace(user=user, kernel=kernel) for code in event.codes)
+        return replace(event, codes=tuple(codes))
     found = _by_libpfm(name, root)
     if found is None:
         missing = f" ({why_no_libpfm()})" if _libpfm() is None else ""
@@ -221,15 +217,13 @@ def of_user_code(event: Event) -> Event | None:
     code is never counted.
     """
     plain, levels = _levels(event.name)
+    per_worker = all(code.unit < 0 for code in event.codes)
     in_kernel = plain not in _OF_THE_KERNEL and any(code.kernel for code in event.codes)
-    if levels or any(code.unit >= 0 for code in event.codes) or not in_kernel:
+    if levels or not per_worker or not in_kernel:
         return None
-    return replace(
-        event,
-        codes=tuple(code._replace(kernel=False) for code in event.codes),
-        meaning=f"{event.meaning}, of user code only".removeprefix(", "),
-        user_only=True,
-    )
+    codes = tuple(code._replace(kernel=False) for code in event.codes)
+    meaning = f"{event.meaning}, of user code only".removeprefix(", ")
+    return replace(event, codes=codes, meaning=meaning, user_only=True)
 
 
 def _levels(name: str) -> tuple[str, tuple[bool, bool] | None]:

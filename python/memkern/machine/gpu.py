@@ -228,12 +228,10 @@ def settings(name: str) -> dict[str, float | None]:
     any slot.
     """
     found = {
-        **{
-            key: _query(name, function, *arguments) * unit
-            for key, (function, arguments, unit) in _SETTINGS.items()
-        },
-        **_capable_link(name),
+        key: _query(name, function, *arguments) * unit
+        for key, (function, arguments, unit) in _SETTINGS.items()
     }
+    found |= _capable_link(name)
     return {key: None if math.isnan(value) else value for key, value in found.items()}
 
 
@@ -246,9 +244,10 @@ def _capable_link(name: str) -> dict[str, float]:
     # Both contain the domain, which has at least four digits in the system's files.
     domain, _, rest = str(facts(name).get("bus", "")).lower().partition(":")
     folder = _PCI / f"{domain[-4:]}:{rest}"
+    speed = (read_text(folder, "max_link_speed") or "").partition(" ")[0]
     width = read_number(folder, "max_link_width")
     generations = [
-        _GENERATIONS.get((read_text(folder, "max_link_speed") or "").partition(" ")[0], math.nan),
+        _GENERATIONS.get(speed, math.nan),
         _query(name, "nvmlDeviceGetGpuMaxPcieLinkGeneration"),
         _query(name, "nvmlDeviceGetMaxPcieLinkGeneration"),
     ]
@@ -280,13 +279,8 @@ def readings(name: str) -> dict[str, Any]:
 def _reasons(name: str) -> float:
     """Return the bits of `_REASONS` that currently apply; NaN if unknown."""
     # The second function is the older name of the first.
-    values = (
-        _query(name, function)
-        for function in (
-            "nvmlDeviceGetCurrentClocksEventReasons",
-            "nvmlDeviceGetCurrentClocksThrottleReasons",
-        )
-    )
+    names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+    values = (_query(name, function) for function in names)
     return next((value for value in values if not math.isnan(value)), math.nan)
 
 
@@ -451,8 +445,9 @@ class Watch:
         readings = sorted(self._readings)
         at_s = np.array([reading.at_s for reading in readings])
         slow = np.array([bool(reading.reasons & _SLOWS) for reading in readings])
+        positions = np.searchsorted(at_s, bounds)
         return np.array(
-            [slow[i : max(j, i + 1)].any() for i, j in pairwise(np.searchsorted(at_s, bounds))],
+            [slow[i : max(j, i + 1)].any() for i, j in pairwise(positions)],
             dtype=np.bool_,
         )
 
@@ -471,8 +466,9 @@ class Watch:
         """
         # The device may still be idle at the first reading.
         while_it_ran = self._readings[1:]
+        seen = np.bitwise_or.reduce([r.reasons for r in while_it_ran])
         return {
             "gpu_clock_GHz": statistics.median(r.clock_GHz for r in while_it_ran),
             "gpu_memory_clock_GHz": statistics.median(r.memory_clock_GHz for r in while_it_ran),
-            "gpu_throttle": _words(int(np.bitwise_or.reduce([r.reasons for r in while_it_ran]))),
+            "gpu_throttle": _words(int(seen)),
         }

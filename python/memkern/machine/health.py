@@ -520,9 +520,9 @@ def _memory(base: Path, hypervisor: str | None) -> Finding:
     text = (
         f"{counted(len(modules), 'module')} ({sum(m.size_B for m in modules) / 2**30:.0f} GiB) in "
         f"{counted(found.channels, 'channel')}, counted {found.counted_by}, at {speed_MTs} MT/s"
-        + f": at most {found.peak_GBps or 0:.1f} GB/s, with 64 bits in a channel"
-        * (found.peak_GBps is not None)
     )
+    if found.peak_GBps is not None:
+        text += f": at most {found.peak_GBps:.1f} GB/s, with 64 bits in a channel"
     kinds = {(module.size_B, module.configured_MTs or module.rated_MTs) for module in modules}
     rated = max((module.rated_MTs for module in modules), default=0)
     wrong = _those_that_hold(

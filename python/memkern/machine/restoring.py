@@ -163,9 +163,8 @@ def read_journal(folder: str) -> tuple[Owner, list[tuple[str, int | None, bytes]
             document = json.load(file)
         if document["boot"] != boot():
             return None
-        return Owner(*document["owner"]), [
-            (path, start, bytes.fromhex(old)) for path, start, old in document["changes"]
-        ]
+        changes = [(path, start, bytes.fromhex(old)) for path, start, old in document["changes"]]
+        return Owner(*document["owner"]), changes
     except FileNotFoundError:
         return None
     except (OSError, KeyError, TypeError, ValueError):

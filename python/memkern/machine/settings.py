@@ -145,12 +145,10 @@ class _Guardian:
         process = self._process
         if process is not None and self._owner == owner.pid and process.poll() is None:
             return
+        command = [sys.executable, "-I", "-S", str(Path(restoring.__file__)), folder]
         # In its own session, so that a signal to this process's group does not end it.
         process = subprocess.Popen(
-            [
-                *(sys.executable, "-I", "-S", str(Path(restoring.__file__)), folder),
-                *map(str, owner),
-            ],
+            [*command, *map(str, owner)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

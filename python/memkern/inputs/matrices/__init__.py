@@ -252,9 +252,8 @@ def _pattern(matrix: CSR) -> CSR:
     """Return a matrix with the same pattern and one-byte values of 1."""
     from scipy.sparse import csr_array
 
-    return csr_array(
-        (np.ones(matrix.nnz, dtype=np.int8), matrix.indices, matrix.indptr), shape=matrix.shape
-    )
+    ones = np.ones(matrix.nnz, dtype=np.int8)
+    return csr_array((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def statistics(matrix: CSR) -> dict[str, int | float | bool]:

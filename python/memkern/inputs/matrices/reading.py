@@ -226,8 +226,9 @@ def _check_size(source: Path, header: _Header) -> None:
     """Refuse a matrix that does not fit in memory together with its unsorted entries."""
     value_B = 16 if header.field == "complex" else 8
     # Row, column and value of each entry, in addition to the matrix.
-    dense = header.rows * header.columns if header.layout == "array" else 0
-    more_B = header.entries * (value_B + 2 * 8) + dense * 2 * value_B
+    more_B = header.entries * (value_B + 2 * 8)
+    if header.layout == "array":
+        more_B += header.rows * header.columns * 2 * value_B
     nonzeros = header.entries * (1 if header.symmetry == "general" else 2)
     try:
         check_size(header.rows, header.columns, nonzeros, more_B)
@@ -280,11 +281,8 @@ def _header(source: Path, content: bytes) -> _Header:
     sizes = content[begin : max(end, begin)].split()
     names = ("rows", "columns", "entries")[: 3 if layout == "coordinate" else 2]
     if len(sizes) != len(names) or not all(re.fullmatch(rb"[0-9]{1,30}", size) for size in sizes):
-        cure = (
-            ": add the number of columns as the second one"
-            if layout == "coordinate" and len(sizes) == 2
-            else ""
-        )
+        few = layout == "coordinate" and len(sizes) == 2
+        cure = ": add the number of columns as the second one" if few else ""
         raise InputError(
             f"line {_line_number(content, begin)} of {source} must be the numbers of "
             f"{' and '.join((', '.join(names[:-1]), names[-1]))}, not {_quoted(content, begin)}"
@@ -298,10 +296,13 @@ def _header(source: Path, content: bytes) -> _Header:
             f"{source} must be square, because it is {symmetry}, not {shown(rows)} x "
             f"{shown(columns)}"
         )
-    # Of an array: all, those below the diagonal, or also those on it.
-    entries = {"general": rows * columns, "skew-symmetric": rows * (rows - 1) // 2}
-    stored = given[0] if given else entries.get(symmetry, rows * (rows + 1) // 2)
-    return _Header(layout, field, symmetry, rows, columns, stored, end)
+    if layout == "coordinate":
+        entries = given[0]
+    elif symmetry == "general":
+        entries = rows * columns
+    else:
+        entries = rows * (rows - 1) // 2 + (0 if symmetry == "skew-symmetric" else rows)
+    return _Header(layout, field, symmetry, rows, columns, entries, end)
 
 
 def _name_format(source: Path, content: bytes) -> None:
@@ -363,7 +364,8 @@ def _line_number(content: bytes, at: int) -> int:
 
 
 def _quoted(content: bytes, at: int) -> str:
-    return shown(content[at : at + 100].split(b"\n")[0].decode(errors="replace").strip())
+    line = content[at : at + 100].split(b"\n")[0]
+    return shown(line.decode(errors="replace").strip())
 
 
 @contextlib.contextmanager
@@ -525,7 +527,8 @@ def from_sparse(matrix: Any, name: str = "the matrix") -> CSR:
             len(where) and not 0 <= where.min() <= where.max() < size
         ):
             raise InputError(f"{name} is damaged: a {what} index is not from 0 to {size - 1}")
-    return _from_coordinates(entries.row, entries.col, _real(entries.data, name), shape, name)
+    values = _real(entries.data, name)
+    return _from_coordinates(entries.row, entries.col, values, shape, name)
 
 
 def _asarray(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:

@@ -92,7 +92,8 @@ def tall_skinny(rows: int, nonzeros_per_row: int, columns: int = 4000) -> CSR:
     per_row = integer(nonzeros_per_row, "nonzeros_per_row", 1, columns)
 
     def part(row: Integers) -> Block:
-        where = (row % (columns // per_row))[:, None] * per_row + np.arange(per_row)
+        piece = row % (columns // per_row)
+        where = piece[:, None] * per_row + np.arange(per_row)
         return np.full(len(row), per_row), where.ravel(), 1.0
 
     return assemble(rows, columns, rows * per_row, map(part, blocks(rows, per_row)))
@@ -220,7 +221,8 @@ def _rmat_rows(
 ) -> Block:
     """Draw `count` edges of the rows whose first `depth` bits are `prefix`, and merge them."""
     a, b, c = quarters
-    row, column = np.zeros((2, count), dtype=np.int64)
+    row = np.zeros(count, dtype=np.int64)
+    column = np.zeros(count, dtype=np.int64)
     for level in range(scale):
         draw = generator.random(count)
         if level < depth:
@@ -355,11 +357,12 @@ def arrow(n: int, column: bool = False) -> CSR:
         # This row is half of the matrix: its columns have the final type, to save memory.
         yield np.array([n]), np.arange(n, dtype=index_dtype(n, n, nonzeros)), 1.0
         for row in blocks(n - 1, 2):
+            diagonal = row + 1
             if column:
-                where = np.column_stack([np.zeros_like(row), row + 1])
+                where = np.column_stack([np.zeros_like(diagonal), diagonal])
                 yield np.full(len(where), 2), where.ravel(), np.tile([1.0, 2.0], len(where))
             else:
-                yield np.ones_like(row), row + 1, 2.0
+                yield np.ones_like(diagonal), diagonal, 2.0
 
     matrix = assemble(n, n, nonzeros, parts())
     matrix.data[0] = 2.0
