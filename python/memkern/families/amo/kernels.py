@@ -292,7 +292,8 @@ def _amo(given: Given) -> Case:
     ranks, workers = len(nodes), len(nodes) * threads
     separate = targets != "one" if ranked else given.sharing == "private"
     hot = given.inputs.get("hot") or (workers if separate else 1)
-    layout = _layout(given, pattern, ranks, threads, targets, hot // ranks if separate else hot)
+    own_hot = hot // ranks if separate else hot
+    layout = _layout(given, pattern, ranks, threads, targets, own_hot)
     usual = ("shared", "original") if pattern == "central" else ("shared",)
     shared = targets == "one" if ranked else given.sharing in usual
     drawn = pattern in _INDEXED
@@ -366,11 +367,8 @@ def _ranks(given: Given, pattern: str, threads: int) -> tuple[str, tuple[int, ..
     if given.inputs.get("hot") is not None and targets == "ring":
         raise InputError("the targets 'ring' have a hot word for each worker: leave out hot")
     found = description(device, threads)
-    refuse_faulty(
-        found,
-        swaps_64=given.primitive.startswith("cas") and given.dtype.endswith("64"),
-        threads=threads,
-    )
+    swaps_64 = given.primitive.startswith("cas") and given.dtype.endswith("64")
+    refuse_faulty(found, swaps_64=swaps_64, threads=threads)
     return targets, found.nodes
 
 
@@ -404,9 +402,8 @@ def _layout(
             f"amo.{pattern} accesses {needed} words of each rank: leave out words and memsize"
         )
     length = small.cut(words or needed, max(needed, 2**12))
-    layout = over_ranks.Layout(
-        ranks, threads, iters, length, step, targets, (given.inputs.get("remote") or 0) / 100
-    )
+    share = (given.inputs.get("remote") or 0) / 100
+    layout = over_ranks.Layout(ranks, threads, iters, length, step, targets, share)
     if targets:
         over_ranks.check_parts(layout, word_B)
     return layout
@@ -525,11 +522,8 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     # One access per line of VAL, up to a number that is quickly checked: with fewer, the caches
     # would hold all accessed lines.
     line_B = caches.line_B()
-    in_memory = {
-        **brief,
-        "words": most_B // 8,
-        "iters": -(-min(most_B // line_B, 2**22) // workers),
-    }
+    accesses = min(most_B // line_B, 2**22)
+    in_memory = {**brief, "words": most_B // 8, "iters": -(-accesses // workers)}
     cases = [
         *(
             amo(pattern, primitive=primitive, threads=n, **brief)

@@ -69,9 +69,8 @@ def _list(device_kind: str) -> int:
 def _requested(args: argparse.Namespace, device_kind: str) -> list[tuple[str, str]]:
     """Return the requested pairs of kernel and primitive."""
     if args.bench is None:
-        return list(
-            itertools.product(requested_kernels(args), each(args.primitive or amo.PRIMITIVES[0]))
-        )
+        primitives = each(args.primitive or amo.PRIMITIVES[0])
+        return list(itertools.product(requested_kernels(args), primitives))
     if args.kernel is not None:
         raise InputError("--bench and --kernel exclude each other")
     known = _benchmarks(device_kind)
@@ -115,9 +114,8 @@ def _amo(args: argparse.Namespace) -> int:
         ]
 
     # Whether updates are completed together depends on pattern and primitive.
-    cases = joined(
-        input_cases(args, kernels, parts=parts, owners={"dtype": kernels}, but=["flush_every"])
-    )
+    every = {"dtype": kernels}
+    cases = joined(input_cases(args, kernels, parts=parts, owners=every, but=["flush_every"]))
     if args.flush_every is not None:
         args.flush_every = each(args.flush_every)
     if not cases:

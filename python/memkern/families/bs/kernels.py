@@ -142,7 +142,8 @@ def _check_gather(case: Case, native: Native) -> Validation:
 def _check_scatter(case: Case, native: Native) -> Validation:
     at = positions(case.integers["local_nodes"], native)
     ids = case.indices["ids"][at]
-    wanted = np.where(ids < 0, fresh(native, "xl", at), fresh(native, "xg", np.maximum(ids, 0)))
+    values = fresh(native, "xg", np.maximum(ids, 0))
+    wanted = np.where(ids < 0, fresh(native, "xl", at), values)
     return (yield from compared(case, native, "xl", at, wanted, extent(case.iterations)))
 
 
@@ -167,19 +168,14 @@ def _rows_of_columns(case: Case) -> IndexArray:
 
 def _gathered(case: Case, local: Values) -> Values:
     """Return Z^T x, independently of the order in which rows are summed."""
-    return np.bincount(
-        _rows_of_columns(case),
-        local[case.indices["columns"]].astype(np.float64),
-        case.integers["global_nodes"],
-    )
+    weights = local[case.indices["columns"]].astype(np.float64)
+    return np.bincount(_rows_of_columns(case), weights, case.integers["global_nodes"])
 
 
 def _reference_scatter(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     ids = case.indices["ids"]
-    return {
-        "xg": arrays["xg"],
-        "xl": np.where(ids < 0, arrays["xl"], arrays["xg"][np.maximum(ids, 0)]),
-    }
+    local = np.where(ids < 0, arrays["xl"], arrays["xg"][np.maximum(ids, 0)])
+    return {"xg": arrays["xg"], "xl": local}
 
 
 def _reference_both(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -193,8 +189,8 @@ def _filled_B(case: Case) -> float:
     if not case.knobs.backend.is_accelerator or "ids" not in case.indices:
         return 0.0
     ids = case.indices["ids"]
-    written = np.flatnonzero(ids >= 0)
-    return case.line_B * partly_accessed(written, case.line_B // case.value_B, len(ids))
+    per_sector = case.line_B // case.value_B
+    return case.line_B * partly_accessed(np.flatnonzero(ids >= 0), per_sector, len(ids))
 
 
 def _idle(case: Case) -> dict[str, str]:
@@ -310,7 +306,8 @@ def _gather(case: Case, mesh: _Distributed) -> Part:
             to.append(len(foreign) + np.searchsorted(owned, coming))
     added = np.concatenate(to)
     exchange = Exchange("xg", neighbours, added, np.arange(len(added)), adds=True)
-    local = _local(case, mesh, len(nodes), {"row_starts": starts, "columns": columns}, len(foreign))
+    indices = {"row_starts": starts, "columns": columns}
+    local = _local(case, mesh, len(nodes), indices, len(foreign))
 
     def check(native: Native) -> Validation:
         values = fill_values(np.arange(len(mesh.ids)), {"salt": SALT})
@@ -338,7 +335,8 @@ def _scatter(case: Case, mesh: _Distributed) -> Part:
     if case.halo == "overlap":
         elements = foreign.reshape(-1, _nodes_per_element(case))
         needs = elements.any(axis=1)
-        in_order = in_order.reshape(elements.shape)[np.argsort(needs, kind="stable")].reshape(-1)
+        order = np.argsort(needs, kind="stable")
+        in_order = in_order.reshape(elements.shape)[order].reshape(-1)
         split = int((~needs).sum()) * elements.shape[1]
     neighbours = []
     for other in mesh.others:
@@ -383,7 +381,8 @@ def _both(case: Case, mesh: _Distributed) -> Part:
         of.append(np.repeat(received + np.arange(len(common)), counts))
         received += len(common)
     exchange = Exchange("xl", neighbours, np.concatenate(to), np.concatenate(of), adds=True)
-    local = _local(case, mesh, len(nodes), {"row_starts": starts, "columns": columns}, len(shared))
+    indices = {"row_starts": starts, "columns": columns}
+    local = _local(case, mesh, len(nodes), indices, len(shared))
 
     def check(native: Native) -> Validation:
         values = fill_values(np.arange(len(mesh.ids)), {"salt": SALT})
@@ -418,12 +417,13 @@ def _spec(
         size = case.value_B
         # Bytes of whole arrays, divided equally among the iterations.
         share = {key: case.integers[nodes[key]] * size / case.integers[iterations] for key in roles}
+        new = [key for key, role in roles.items() if role == "write"]
         index = sum(len(values) for values in case.indices.values())
         return Traffic(
             read=sum(share[key] for key, role in roles.items() if role != "write"),
             write=sum(share[key] for key, role in roles.items() if role != "read"),
             index=index * np.dtype(case.index_dtype).itemsize / case.integers[iterations],
-            write_allocate=sum(share[key] for key, role in roles.items() if role == "write")
+            write_allocate=sum(share[key] for key in new)
             if case.allocates
             else _filled_B(case) / case.integers[iterations],
         )
@@ -568,10 +568,8 @@ def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> l
     """Return the empty launch and the tests BS1 to BS5 on a GPU, from its cache to its memory."""
     brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12, "device": device}
     lengths = sizes(2**16, min(16 * cache_B, memory_B // 4), 6 if quick else 13)
-    return [
-        bs(0, **brief),
-        *[bs(n, footprint_B=size, **brief) for n in range(1, 6) for size in lengths],
-    ]
+    tests = [bs(n, footprint_B=size, **brief) for n in range(1, 6) for size in lengths]
+    return [bs(0, **brief), *tests]
 
 
 def _meshed_report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
@@ -586,9 +584,10 @@ def _meshed_report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]
     # Enough sizes within and beyond the caches for separate fits.
     # The indices of all meshes are held at the same time: together at most a quarter of the memory.
     most_B = min(3.5 * cache_B, memory_B / 32)
+    inside = sizes(cache_B // 64, cache_B // 2, 4)
     beyond = sizes(min(1.5 * cache_B, most_B), most_B, 4)
     shapes = [
-        *((7, elements(size, 7)) for size in (*sizes(cache_B // 64, cache_B // 2, 4), *beyond)),
+        *((7, elements(size, 7)) for size in (*inside, *beyond)),
         *((degree, elements(most_B, degree)) for degree in (1, 2, 3, 5)),
     ]
     # The three tests of a shape are adjacent, so that its mesh is built once.

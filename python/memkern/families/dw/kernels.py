@@ -230,9 +230,11 @@ def _hop(given: Given) -> Case:
         if given.option("chunk"):
             raise InputError("share_planes sets chunk: leave out chunk")
         workers = given.option("threads") or len(os.sched_getaffinity(0))
-        options["chunk"] = -(-found.sites // found.local["xyzt".index(order[0])] // workers)
+        slices = found.local["xyzt".index(order[0])]
+        options["chunk"] = -(-found.sites // slices // workers)
     plain = found.reals == 1
     bits = 8 * real_B * found.reals
+    lanes = "s" if found.shared else "sites"
     cut_text = " ".join(f"{d}{c}" for d, c in zip("xyzt", found.cuts, strict=True) if c > 1)
     return given.case(
         integers={
@@ -252,9 +254,7 @@ def _hop(given: Given) -> Case:
             "neighbours": neighbours[visits].ravel(),
             "permutations": permutations.ravel(),
         },
-        template_variant="lexicographic"
-        if plain
-        else f"{layout}/{'s' if found.shared else 'sites'}/{bits}",
+        template_variant="lexicographic" if plain else f"{layout}/{lanes}/{bits}",
         columns={
             "lattice": "x".join(map(str, found.extents)),
             "cut": "" if plain else "s" if found.shared else cut_text,

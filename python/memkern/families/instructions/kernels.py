@@ -131,11 +131,13 @@ def expected(case: Case, chains: int, lanes: int) -> Values:
     instruction, quantity, *_ = case.template_variant.split("/")
     count = case.integers["count"]
     steps = count // chains if chains > 1 else count // _UNROLL * _UNROLL
-    before = np.arange(1.0, chains + 1)[:, None] * np.where(np.arange(lanes) % 2 == 0, 1.0, -1.0)
+    signs = np.where(np.arange(lanes) % 2 == 0, 1.0, -1.0)
+    before = np.arange(1.0, chains + 1)[:, None] * signs
     if instruction == "load" and quantity == "latency":
         return np.ones((1, 1))
     if instruction == "ordered add":
-        each = 8 * np.arange(chains) * lanes + lanes * (lanes - 1) / 2
+        first = 8 * np.arange(chains)
+        each = first * lanes + lanes * (lanes - 1) / 2
         return (np.arange(1.0, chains + 1) + steps * each)[:, None]
     if instruction == "atomic add":
         return np.full((chains, 1), float(steps))

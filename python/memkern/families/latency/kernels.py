@@ -169,9 +169,8 @@ def _ring(
     size_B = small.cut(capacity.from_memory(whole_B=parts) if size is None else size, 2**18)
     lines = size_B // line_B
     if isinstance(order, str):
-        numbers = line_order(
-            order, size_B, line_B, integer(given.option("seed"), "seed", 0), distance_B
-        )
+        seed = integer(given.option("seed"), "seed", 0)
+        numbers = line_order(order, size_B, line_B, seed, distance_B)
     else:
         numbers = np.asarray(order)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
@@ -268,9 +267,8 @@ def _chase(given: Given) -> Case:
     chains, on_gpu = given.chains, given.knobs.backend.is_accelerator
     for known, where in ((CHAINS, ""), *([(GPU_CHAINS, " on a GPU")] if on_gpu else [])):
         if chains not in known:
-            raise InputError(
-                f"chains{where} must be one of {', '.join(map(str, known))}, not {chains}"
-            )
+            words = ", ".join(map(str, known))
+            raise InputError(f"chains{where} must be one of {words}, not {chains}")
     if on_gpu:
         # The caches of all GPUs since 2010 have lines of this size.
         usual = {"size_B": given.size_B, "line_B": given.line_B or 128}
@@ -347,7 +345,8 @@ def _loaded(given: Given) -> Case:
             "latency.loaded needs at least two workers: one for the chain, others for traffic"
         )
     usual_B = max(capacity.from_memory(whole_B=parts) // (2 * (workers - 1)), 2**20)
-    traffic_lines = max(small.cut(given.traffic_B or usual_B, 2**18) // ring["line_B"], GROUP)
+    traffic_B = small.cut(given.traffic_B or usual_B, 2**18)
+    traffic_lines = max(traffic_B // ring["line_B"], GROUP)
     steps = {"steps": given.steps or 2**14}
     return given.case(
         integers={
@@ -514,16 +513,14 @@ def _check_loaded(case: Case, native: Native) -> Validation:
     before, tally = _ends(native)[:1], _tallies(native)
     runs = yield
     after, moved = _ends(native)[:1], _tallies(native)
+    valid = _walked(case, before, after, runs)
     loads, lines, line_B = (case.integers[k] for k in ("loads", "traffic_lines", "line_B"))
     loaded, stored = (int((moved - tally)[:, k].sum()) for k in (_LOADED, _STORED))
-    valid = _walked(case, before, after, runs) and loaded * (GROUP - loads) == stored * loads
+    valid = valid and loaded * (GROUP - loads) == stored * loads
     line_sums = _line_sums(lines, line_B // _WORD_B, int(native.arrays()["source"]["salt"]))
     for number, (first, old, new) in enumerate(zip(filled, tally, moved, strict=True), start=1):
-        valid = (
-            valid
-            and _generated(old, new, loads, lines, line_sums)
-            and _stored(case, native, number, first, new)
-        )
+        valid = valid and _generated(old, new, loads, lines, line_sums)
+        valid = valid and _stored(case, native, number, first, new)
     return _verdict(valid)
 
 
@@ -577,7 +574,8 @@ def _stored(
         expected = np.where(
             written[:, None], last[:, None], fill_values(at, salt).astype(np.uint64)
         )
-        if (native.peek("target", worker * lines * words + at.ravel()) != expected.ravel()).any():
+        found = native.peek("target", worker * lines * words + at.ravel())
+        if (found != expected.ravel()).any():
             return False
     return True
 
@@ -779,9 +777,10 @@ def numa_cases(
     for near, own in parts:
         for far, position in positions.items() if own else ():
             how = options | position | {"name": f"units of node {near}, memory of node {far}"}
+            pin = ",".join(map(str, own))
             cases += [
                 latency(size_B, pin=str(own[0]), **how),
-                case("stream.triad", threads=len(own), pin=",".join(map(str, own)), **how),
+                case("stream.triad", threads=len(own), pin=pin, **how),
             ]
     if not cases:
         raise InputError("no NUMA node has processing units that this process may use")

@@ -34,6 +34,9 @@ from memkern.spec.sequences import joined
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
 
+LOADS = (8, 7, 6, 5, 4, 0)
+STRIDES = tuple(range(1, 33))
+PAUSES = (0, 8, 16, 32, 64, 128, 256, 512)
 _SMALLEST_B = 2**12
 # Approximate time for all pairs of units together, and minimum time for each pair.
 _ALL_PAIRS_S, _LEAST_PAIR_S = 600.0, 0.05
@@ -128,12 +131,9 @@ def _pairs() -> list[str]:
 # Kernel of each study, and the values of options that were not given, by device.
 _STUDIES: dict[str, tuple[str, Callable[[str], dict[str, Sequence[Any]]]]] = {
     "sizes": ("chase", lambda device: {"size_B": _sizes(device)}),
-    "loaded": (
-        "loaded",
-        lambda _: {"loads": (8, 7, 6, 5, 4, 0), "pause": (0, 8, 16, 32, 64, 128, 256, 512)},
-    ),
+    "loaded": ("loaded", lambda _: {"loads": LOADS, "pause": PAUSES}),
     "cores": ("ping_pong", lambda _: {"pin": _pairs(), "lines": (1, 2)}),
-    "banks": ("banks", lambda _: {"stride": tuple(range(1, 33))}),
+    "banks": ("banks", lambda _: {"stride": STRIDES}),
 }
 # Studies that choose many cases themselves, and their maximum time in seconds.
 _LIMITED, _MOST_S = ("sizes", "loaded"), 40.0
@@ -176,9 +176,8 @@ def _latency(args: argparse.Namespace) -> int:
         cases, answers = joined([chain[:1], cases]), [_loaded, health_of]
     if not rows:
         answers = [_levels, health_of]
-    results = measure(
-        cases, args, _TABLES[kernel], rows, most_s=_MOST_S if limited else math.inf, answers=answers
-    )
+    most_s = _MOST_S if limited else math.inf
+    results = measure(cases, args, _TABLES[kernel], rows, most_s=most_s, answers=answers)
     if kernel == "ping_pong" and "pin" in missing and not (args.json or args.quiet):
         for lines, take_by in dict.fromkeys((r["lines"], r["take_by"]) for r in results):
             line(_matrix(results, lines, take_by))
@@ -220,7 +219,8 @@ def _shortened(knobs: Mapping[str, Any], cases: int, quiet: bool) -> dict[str, A
 
 def _refuse_options(args: argparse.Namespace, *more: str, but: Collection[str] = ()) -> None:
     """Refuse options of kernels, and those in `more`, in a study that chooses them."""
-    for name in given(args, *rows_of(kernels_of("latency")), "threads", *more).keys() - {*but}:
+    every = given(args, *rows_of(kernels_of("latency")), "threads", *more)
+    for name in every.keys() - {*but}:
         raise InputError(f"latency {args.study} chooses {name}: leave it out")
 
 
@@ -273,9 +273,8 @@ def _numa(args: argparse.Namespace) -> int:
             warn(f"node {node['node']} has no memory: only its units are measured")
         elif node["node"] not in memories:
             warn(f"memory of node {node['node']} is left out: this process may not use it")
-    results = measure(
-        latency.numa_cases(nodes, os.sched_getaffinity(0), memories, **options), args, _NUMA_TABLE
-    )
+    cases = latency.numa_cases(nodes, os.sched_getaffinity(0), memories, **options)
+    results = measure(cases, args, _NUMA_TABLE)
     if not (args.json or args.quiet):
         line(_node_matrix(results, "latency.chase", "ns_per_access", "ns from a load to the next"))
         line(_node_matrix(results, "stream.triad", "bandwidth_GBps", "GB/s of a triad"))
@@ -294,12 +293,8 @@ def _node_matrix(results: ResultSet, kernel: str, column: str, what: str) -> str
         if record["kernel"] == kernel
     ]
     rows, columns = (sorted({pair[side] for pair, _ in found}) for side in (0, 1))
-    return "\n".join(
-        [
-            f"{what}, by the node of the units (rows) and of the memory (columns):",
-            *_square("node", found, column, rows, columns),
-        ]
-    )
+    title = f"{what}, by the node of the units (rows) and of the memory (columns):"
+    return "\n".join([title, *_square("node", found, column, rows, columns)])
 
 
 def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
@@ -314,13 +309,11 @@ def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
     orders = units_by_topology(results.environments).values()
     units = by_topology({unit for pair, _ in found for unit in pair}, next(iter(orders), ()))
     title = "one line" if lines == 1 else "a line in each direction"
-    return "\n".join(
-        [
-            f"ns from a core's write to another core's answer, {title} taken by {take_by}; the "
-            "row's unit touched it first:",
-            *_square("unit", found, "ns_per_access", units, units),
-        ]
+    heading = (
+        f"ns from a core's write to another core's answer, {title} taken by {take_by}; the row's "
+        "unit touched it first:"
     )
+    return "\n".join([heading, *_square("unit", found, "ns_per_access", units, units)])
 
 
 def _square(

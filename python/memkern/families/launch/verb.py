@@ -23,12 +23,8 @@ def _barrier(args: argparse.Namespace) -> int:
 
     check_output(args)
     warn_if_not_quiet(wait_until_quiet(args), args)
-    results = barrier_cost(
-        None if args.threads is None else each(args.threads),
-        kinds=args.kinds.split(","),
-        runs=args.runs,
-        pin=args.pin,
-    )
+    threads = None if args.threads is None else each(args.threads)
+    results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
     if save_and_show(results, args):
         print("\n".join(_TABLE.lines(results)))
     return exit_code(results)

@@ -175,11 +175,8 @@ def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Va
 def _traffic_stencil(case: Case) -> Traffic:
     """Count each point read and written once; an iteration is a row."""
     row_B = float((case.integers["columns"] - 2) * case.value_B)
-    return Traffic(
-        read=row_B,
-        write=row_B,
-        write_allocate=row_B if case.allocates else _filled_B(case) / case.iterations,
-    )
+    stores = row_B if case.allocates else _filled_B(case) / case.iterations
+    return Traffic(read=row_B, write=row_B, write_allocate=stores)
 
 
 def _filled_B(case: Case) -> float:
@@ -207,12 +204,13 @@ def _stencil_model(case: Case) -> StencilConditions:
     from memkern.models.layer_conditions import StencilConditions
 
     rows = case.integers["rows"]
+    threads = case.knobs.threads or len(os.sched_getaffinity(0))
     return StencilConditions(
         rows,
         case.integers["columns"],
         value_B=case.value_B,
         write_factor=2 if case.allocates else 1,
-        threads=min(case.knobs.threads or len(os.sched_getaffinity(0)), rows),
+        threads=min(threads, rows),
     )
 
 
@@ -221,9 +219,10 @@ def _stencil_transfers(
 ) -> dict[str, Transfer]:
     """Return the data that a row moves across each boundary, by the caches that hold three rows."""
     points = case.spec.counts.width(case)
+    moved = _stencil_model(case).transfers(levels, caches)
     return {
         level: Transfer(points * load_B, points * store_B)
-        for level, (load_B, store_B) in _stencil_model(case).transfers(levels, caches).items()
+        for level, (load_B, store_B) in moved.items()
     }
 
 

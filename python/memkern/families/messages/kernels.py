@@ -132,13 +132,10 @@ def _between_ranks(given: Given) -> Case:
 
 
 def _idle(case: Case) -> dict[str, str]:
+    several = {"threads": "one thread of each rank exchanges messages"}
     return {
         "flush_every": "messages use window instead",
-        **(
-            {"threads": "one thread of each rank exchanges messages"}
-            if case.knobs.threads > 1
-            else {}
-        ),
+        **(several if case.knobs.threads > 1 else {}),
     }
 
 

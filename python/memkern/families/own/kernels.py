@@ -202,10 +202,8 @@ def kernel(  # noqa: PLR0913
         else:
             own["reference"] = _pickled(reference)
         if file is not None:
-            own |= {
-                "file": printable(Path(file).name),
-                "source": files.read(Path(file)).decode(errors="replace"),
-            }
+            source = files.read(Path(file)).decode(errors="replace")
+            own |= {"file": printable(Path(file).name), "source": source}
     if any(array.role == INDEX for array in own["arrays"]):
         own["index_dtype"] = idx
     return Kernel(Definition(**own))
@@ -338,12 +336,9 @@ def _build(definition: Definition, given: Given) -> Case:
     for number, array in enumerate(a for a in definition.arrays if a.role == INDEX):
         # Of an expression, an index array may refer to several arrays.
         bound = lengths[array.name] if definition.compiled else lengths[array.of]
-        label, found = indices.build(
-            given.pattern,
-            max(lengths[array.name], bound),
-            given.option("seed") + number,
-            given.repeats,
-        )
+        seed = given.option("seed") + number
+        most = max(lengths[array.name], bound)
+        label, found = indices.build(given.pattern, most, seed, given.repeats)
         arrays[array.name] = found = found[: lengths[array.name]] % bound
         columns["index_pattern"], sizes[f"bound of {array.name}"] = label, bound
         into = next(each for each in definition.arrays if each.name == array.of)

@@ -79,12 +79,9 @@ def _judged(results: ResultSet) -> str:
         "partly": "bytes are as declared: not all accesses can be counted",
         "declared": "bytes are as declared",
     }
-    return "; ".join(
-        [
-            *(how[word] for word in dict.fromkeys(str(r["bytes_counted"]) for r in rows)),
-            *dict.fromkeys(f"not valid: {r['validation']}" for r in results if not r["valid"]),
-        ]
-    )
+    found = [how[word] for word in dict.fromkeys(str(r["bytes_counted"]) for r in rows)]
+    found += dict.fromkeys(f"not valid: {r['validation']}" for r in results if not r["valid"])
+    return "; ".join(found)
 
 
 RUN_VERB = verb(

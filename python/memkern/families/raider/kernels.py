@@ -120,28 +120,23 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
 
     def from_memory(case: Case) -> Transfer:
         """Count accessed lines once, and lines that are read before stores once more."""
+        loads = sum(lines_of(case)[key][0] for key in read)
+        index_B = case.traffic.index * case.iterations
         return Transfer(
-            case.traffic.index * case.iterations
-            + filled_B(case)
-            + case.line_B * sum(lines_of(case)[key][0] for key in read),
+            index_B + filled_B(case) + case.line_B * loads,
             case.line_B * float(lines_of(case)[written][0]),
         )
 
     def transfers(
         case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
     ) -> dict[str, Transfer]:
-        return crossed(
-            levels,
-            Transfer(case.traffic.read + case.traffic.index, case.traffic.write),
-            Transfer(*(each_B / case.iterations for each_B in from_memory(case))),
-            bypass=not case.allocates,
-        )
+        inner = Transfer(case.traffic.read + case.traffic.index, case.traffic.write)
+        outer = Transfer(*(each_B / case.iterations for each_B in from_memory(case)))
+        return crossed(levels, inner, outer, bypass=not case.allocates)
 
     def values_of(case: Case, i: IndexArray, values: Callable[[str, IndexArray], Values]) -> Values:
-        return operation(
-            [values(key, _index_of(case, index_names[key], i)) for key in read],
-            exactly(case.numbers.get("alpha", 1.0), case.dtype),
-        )
+        operands = [values(key, _index_of(case, index_names[key], i)) for key in read]
+        return operation(operands, exactly(case.numbers.get("alpha", 1.0), case.dtype))
 
     def reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
         i = np.arange(case.iterations)
@@ -174,9 +169,8 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
             worst = float(np.max(nearest))
             how = how if len(stored_once) == len(target) else "membership"
         # Elements to which no iteration stores are unchanged.
-        others = np.setdiff1d(
-            positions(n, native), _index_of(case, index_names[written], np.arange(n))
-        )
+        stored = _index_of(case, index_names[written], np.arange(n))
+        others = np.setdiff1d(positions(n, native), stored)
         worst = max(worst, error(native.peek(written, others), fresh(native, written, others)))
         return outcome(case, worst, how)
 

@@ -175,7 +175,8 @@ def _case(given: Given) -> Case:
         usual = walker.delta if walker.delta is not None else 8
         deltas[side] = chosen if chosen is not None else _deltas(usual, "delta")
         # Small cases have few instances, and few values on either side.
-        count = small.cut(count, min(256, max(1, 2**18 // max(1, *map(abs, deltas[side])))))
+        count = small.cut(count, 256)
+        count = small.cut(count, max(1, 2**18 // max(1, *map(abs, deltas[side]))))
         indices[f"delta_{side}"] = np.array(deltas[side], dtype=np.int64)
     if kernel.startswith("multi"):
         indices["pattern"] = patterns["pattern"].indices
@@ -188,17 +189,18 @@ def _case(given: Given) -> Case:
         ranks, row_B = description(device).ranks, length * np.dtype(given.dtype).itemsize
         integers |= {"wrap": over_ranks.rows(given.wrap, count, ranks, row_B), "workers": ranks}
         fixed["threads"] = 1
+    columns = {
+        "pattern": " ".join(map(str, patterns.values())),
+        "pattern_length": length,
+        "delta": " ".join(",".join(map(str, d)) for d in deltas.values()),
+        "count": count,
+        "wrap": integers["wrap"],
+    }
     built = given.case(
         integers=integers,
         indices=indices,
         index_dtype=given.index_dtype,
-        columns={
-            "pattern": " ".join(map(str, patterns.values())),
-            "pattern_length": length,
-            "delta": " ".join(",".join(map(str, d)) for d in deltas.values()),
-            "count": count,
-            "wrap": integers["wrap"],
-        },
+        columns=columns,
         fixed=fixed,
     )
     _check_reach(built)
@@ -216,13 +218,8 @@ def _over_ranks(case: Case) -> Case:
             "scatters over ranks write each element once, since the order of writes is not known: "
             "use a pattern without repeats and a larger delta"
         )
-    return dataclasses.replace(
-        case,
-        columns={
-            **case.columns,
-            "remote_share": over_ranks.remote_share(positions, side.size, ranks, case.value_B),
-        },
-    )
+    share = over_ranks.remote_share(positions, side.size, ranks, case.value_B)
+    return dataclasses.replace(case, columns={**case.columns, "remote_share": share})
 
 
 for _kernel, _summary in KERNELS.items():
@@ -321,9 +318,8 @@ def _suite_case(
     **options: Any,
 ) -> Case:
     """Build one case of a suite."""
-    return from_config(
-        suites.load(name, count_rule=count_rule, footprint_B=footprint_B)[number], **options
-    )
+    config = suites.load(name, count_rule=count_rule, footprint_B=footprint_B)[number]
+    return from_config(config, **options)
 
 
 for _suite in suites.names():

@@ -40,7 +40,8 @@ def _reassign_short_options(args: argparse.Namespace) -> None:
 def _spatter(args: argparse.Namespace) -> int:
     _reassign_short_options(args)
     found = spatter_input.options_to_configs(args)
-    args.quiet = args.quiet or args.verbosity == 0
+    if args.verbosity == 0:
+        args.quiet = True
     if not args.quiet:
         for warning in found.warnings:
             warn(warning)
@@ -58,9 +59,8 @@ def _spatter(args: argparse.Namespace) -> int:
             raise InputError(f"config {number}: {error}") from None
 
     cases = product(build, {"number": range(len(found.configs))})
-    return exit_code(
-        measure(cases, args, answers=[beside("Spatter", "both take the shortest time of the runs")])
-    )
+    answers = [beside("Spatter", "both take the shortest time of the runs")]
+    return exit_code(measure(cases, args, answers=answers))
 
 
 def _suite(args: argparse.Namespace) -> int:

@@ -78,9 +78,8 @@ _WHOLE_ROWS = 2**18
 def _accumulators(value: Any, name: str) -> Any:
     """Return the accumulators of a row after a check."""
     if value != "auto" and value not in (0, *MVE):
-        raise InputError(
-            f"{name} must be auto, 0 or one of {', '.join(map(str, MVE))}, not {shown(value)}"
-        )
+        known = ", ".join(map(str, MVE))
+        raise InputError(f"{name} must be auto, 0 or one of {known}, not {shown(value)}")
     return value
 
 
@@ -222,9 +221,10 @@ def as_csr(case: Case) -> csr_array:
     """Return a case's matrix as an array of SciPy."""
     from scipy.sparse import csc_array, csr_array
 
+    shape = (case.integers["rows"], case.integers["columns"])
     parts = (case.data["values"], case.indices["columns"], case.indices["starts"])
     kind = csc_array if case.spec.name == "spmv.csc" else csr_array
-    return csr_array(kind(parts, shape=(case.integers["rows"], case.integers["columns"])))
+    return csr_array(kind(parts, shape=shape))
 
 
 def order_of(case: Case, native: Native) -> IndexArray:
@@ -235,8 +235,9 @@ def order_of(case: Case, native: Native) -> IndexArray:
 
 
 def _check(case: Case, native: Native) -> Validation:
+    columns = case.integers["columns"]
     order = order_of(case, native)
-    x = fresh(native, "x", np.arange(case.integers["columns"]))
+    x = fresh(native, "x", np.arange(columns))
     if case.integers["move_columns"]:
         x = x[np.argsort(order)]
     native.fill(outputs=True)
@@ -264,10 +265,11 @@ def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Na
     allowed = terms * size
     errors = distance(native.peek("y", look), wanted) / np.where(allowed > 0, allowed, 1)
     each_row_once = np.bincount(order, minlength=n).all()
+    worst = float(np.max(errors, initial=0.0)) if each_row_once else np.inf
     facts = native.obtained()["facts"]
     return outcome(
         case,
-        float(np.max(errors, initial=0.0)) if each_row_once else np.inf,
+        worst,
         "whole" if len(look) == n else "sampled",
         beta=case.integers["nonzeros"] / facts["entries_stored"],
         convert_s=facts["convert_s"],
@@ -292,7 +294,8 @@ def _part(case: Case, rank: int, ranks: int) -> Part:
         rows: Any = as_csr(case)[share.rows]  # SciPy's types of resize are wrong
         # A rank without nonzeros has one additional row.
         rows.resize(share.case.integers["rows"], case.integers["columns"])
-        return (yield from _compared(share.case, order_of(share.case, native), rows, whole, native))
+        order = order_of(share.case, native)
+        return (yield from _compared(share.case, order, rows, whole, native))
 
     return Part(share.case, share.exchange, check, share.dependent)
 
@@ -310,7 +313,8 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     if case.integers["move_columns"]:
         x = x[np.argsort(order)]
     y = np.array(arrays["y"], copy=True)
-    y[:n] = (a.astype(np.float64) @ x)[order] + (y[:n] if case.template_variant == "add" else 0)
+    product = a.astype(np.float64) @ x
+    y[:n] = product[order] + (y[:n] if case.template_variant == "add" else 0)
     if case.template_variant == "write" and case.spec.name == "spmv.sell":
         y[n:] = 0
     return {"x": arrays["x"], "y": y}
@@ -532,11 +536,8 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
             for length in (4, 8, 16, 64)
         ),
     ]
+    scaled = _products(f"hpcg:{edge(3 * unit)}", forms)
     return [
-        *(
-            case.with_(threads=n)
-            for case in _products(f"hpcg:{edge(3 * unit)}", forms)
-            for n in counts
-        ),
+        *(case.with_(threads=n) for case in scaled for n in counts),
         *(case for matrix, ways in chosen for case in _products(matrix, ways)),
     ]

@@ -126,8 +126,9 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
 
 def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return copy and triad on a GPU, from its cache to its memory."""
+    most_B = min(16 * cache_B, memory_B // 4)
     return [
         case(kernel, footprint_B=size, device=device, budget_s=0.03 if quick else 0.12)
         for kernel in ("stream.copy", "stream.triad")
-        for size in sizes(2**16, min(16 * cache_B, memory_B // 4), 6 if quick else 13)
+        for size in sizes(2**16, most_B, 6 if quick else 13)
     ]

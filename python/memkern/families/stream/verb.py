@@ -26,9 +26,8 @@ def _kernels(args: argparse.Namespace) -> list[str]:
 
 def _beside_stream(results: ResultSet) -> str:
     """Return why the rotation differs from STREAM, and from kernels on their own; else nothing."""
-    sentence = beside("STREAM", "both take the shortest time without that of the first turn")(
-        results.filter(kernel=_ROTATION)
-    )
+    statistic = "both take the shortest time without that of the first turn"
+    sentence = beside("STREAM", statistic)(results.filter(kernel=_ROTATION))
     alone = (
         "`-k triad` measures a kernel on its own, in the variant that is fastest for it, and "
         "differs from the rotation, in which other kernels use the caches in between"
