@@ -25,7 +25,7 @@ OTHERS = {
     "families/raider/figures.py": "columns of the paper's table",
     **{
         f"families/spatter/{name}.py": "kinds of platforms in the paper"
-        for name in ("data", "findings", "of_paper", "radars", "suites")
+        for name in ("data", "of_paper", "radars", "suites")
     },
 }
 GASNET = Backend(

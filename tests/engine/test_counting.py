@@ -402,9 +402,12 @@ def test_tables_show_what_was_counted(capsys, tmp_path, monkeypatch):
     assert note == "context-switches has no count: its counter never ran"
 
 
+ANY = {"platform": "Own, 1 thread", "valid": True, "disturbed": False}
+
+
 def test_cases_of_the_figure_are_told_apart():
     counts = [{"event": "L2_load", "count": 64.0, "model": 32.0, "running": 1.0}]
-    common = {"variant": "simd", "counter_rows": json.dumps(counts), "memory_line_B": 64}
+    common = {"variant": "simd", "counter_rows": json.dumps(counts), "memory_line_B": 64, **ANY}
     table = traffic_table(pd.DataFrame([
         {"kernel": "loops.triad", "elements": 2.0**20, **common},
         {"kernel": "spmv.crs", "matrix": "hpcg:8", "elements": 512.0, **common},
@@ -445,7 +448,7 @@ def test_lines_of_counts_are_those_of_the_system(monkeypatch):
     assert found == {"counted_memory_load_B": 64 * 256, "counted_memory_ratio": 1.0}
     counted = {**rows[0], "model": 32.0, "running": 1.0}
     row = {"kernel": "loops.triad", "memory_line_B": 256, "counter_rows": json.dumps([counted])}
-    frame = pd.DataFrame([row, {**row, "memory_line_B": None}])
+    frame = pd.DataFrame([{**row, **ANY}, {**row, **ANY, "memory_line_B": None}])
     assert traffic_table(frame)["model_B"].tolist() == [32 * 256, 32 * 64]
 
 
