@@ -1,8 +1,8 @@
 """Index patterns: the elements that a gather or scatter accesses, relative to its base.
 
 A pattern is a short list of offsets in values (not bytes).  A kernel applies it at bases that
-advance by a delta.  Patterns come from the generators `uniform`, `ms1`, `laplacian` and `random`,
-from indices (`custom`), or from strings in Spatter's notation (`parse`).
+advance by a delta.  Patterns come from generators such as `uniform`, `stencil`, `reuse` and
+`model`, from indices (`custom`), or from strings in Spatter's notation (`parse`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from memkern.checks import INT64_MAX, integer, read_integer, several, shown
+from memkern.checks import INT64_MAX, integer, one_of, read_integer, several, shown
 from memkern.errors import InputError
 from memkern.inputs.indices import read
+from memkern.inputs.locality import model, model_error, reuse, reuse_distances
 from memkern.inputs.pattern import (
     MAX_LENGTH,
     Pattern,
@@ -35,9 +36,14 @@ __all__ = [
     "bases",
     "custom",
     "laplacian",
+    "model",
+    "model_error",
     "ms1",
     "parse",
     "random",
+    "reuse",
+    "reuse_distances",
+    "stencil",
     "uniform",
 ]
 __dir__ = __all__.copy  # public names only
@@ -189,6 +195,53 @@ def laplacian(dim: int, order: int, size: int) -> Pattern:
     return owned(indices, f"LAPLACIAN:{dim}:{order}:{size}", 1)
 
 
+SHAPES = ("star", "planes", "box")
+
+
+def stencil(shape: str, order: int, sizes: int | Iterable[int]) -> Pattern:
+    """Make a stencil on a grid of any sizes, such as those of full-waveform inversion.
+
+    Parameters
+    ----------
+    shape : {"star", "planes", "box"}
+        ``star`` has the neighbours along every axis, as second derivatives need; ``planes`` also
+        those with steps along two axes, as mixed derivatives of anisotropic media do; ``box`` all.
+    order : int
+        Neighbours on each side along each axis: half of the order of the differences.
+    sizes : int or iterable of int
+        Points along each axis, the one that is contiguous in memory first.
+
+    Returns
+    -------
+    Pattern
+        Shifted to begin at 0; delta 1, named ``STENCIL:shape:order:sizes``.
+
+    Raises
+    ------
+    InputError
+        If the shape is another one, a number is not positive, or an index would not fit.
+
+    Examples
+    --------
+    >>> stencil("star", 1, [100, 50]).indices.tolist()
+    [0, 99, 100, 101, 200]
+    >>> len(stencil("planes", 2, [100, 50, 20])), len(stencil("box", 1, [100, 50, 20]))
+    (61, 27)
+    """
+    one_of(shape, "shape", SHAPES)
+    order = integer(order, "order", 1)
+    points = [integer(one, f"size {k}", 1) for k, one in enumerate(several(sizes, "size"))]
+    check_length((2 * order + 1) ** len(points), 3 + len(points))
+    strides = np.cumprod([1, *points[:-1]], dtype=object)
+    check_largest(2 * order * sum(strides))
+    steps = np.indices((2 * order + 1,) * len(points)).reshape(len(points), -1) - order
+    most = {"star": 1, "planes": 2}.get(shape, len(points))
+    kept = steps[:, np.count_nonzero(steps, axis=0) <= most]
+    places = np.sort(strides.astype(np.int64) @ kept)
+    name = f"STENCIL:{shape}:{order}:{','.join(map(str, points))}"
+    return owned(places - places[0], name, 1)
+
+
 def random(n: int, high: int, seed: int) -> Pattern:
     """Make a pattern of independent, uniformly distributed indices.
 
@@ -286,10 +339,17 @@ def custom(indices: npt.ArrayLike, name: str = "") -> Pattern:
 
 def _read_argument(text: str, name: str) -> Any:
     """Read an argument of a generator by its name, or indices: an integer, integers or NR."""
-    if name in ("break", "gap", "index"):
+    if name in ("shape", "file"):
+        return text.strip(" ")
+    if name in ("break", "gap", "index", "sizes", "distances"):
         return [read_integer(part, f"{name} {k}") for k, part in enumerate(text.split(","))]
     is_nr = name == "delta" and text.strip(" ").upper() == "NR"
     return "NR" if is_nr else read_integer(text, name)
+
+
+def _model_of_file(length: int, file: str, seed: int = 0) -> Pattern:
+    """Make a `model` of the indices in a file."""
+    return model(length, read(file), seed, Path(file).name)
 
 
 _OF_VERSION_0 = ("HYDRO", "XKP")
@@ -312,7 +372,20 @@ _GENERATORS: dict[str, tuple[Callable[..., Pattern], tuple[str, ...], tuple[int,
         (3, 4),
         "BASES:length:stride:count[:seed]",
     ),
+    "STENCIL": (stencil, ("shape", "order", "sizes"), (3,), "STENCIL:shape:order:sizes"),
+    "REUSE": (
+        reuse,
+        ("length", "distances", "stride", "seed"),
+        (2, 3, 4),
+        "REUSE:length:distances[:stride[:seed]]",
+    ),
+    "MODEL": (_model_of_file, ("length", "file", "seed"), (2, 3), "MODEL:length:file[:seed]"),
 }
+NOTATION = (
+    ", ".join(form for _, _, _, form in _GENERATORS.values())
+    + ", indices such as 0,4,8, or a file of indices"
+)
+"""What `parse` accepts, in words."""
 
 
 def parse(text: str) -> Pattern:
@@ -323,10 +396,11 @@ def parse(text: str) -> Pattern:
     text : str
         ``UNIFORM:length:stride[:delta|NR]``, ``MS1:length:breaks:gaps``,
         ``LAPLACIAN:dimension:order:size``, ``RANDOM:length:high:seed``,
-        ``BASES:length:stride:count[:seed]``, indices such as ``0,4,8``, or a file of indices (see
-        `memkern.indices.read`), which has a ``.`` or ``/`` in it.  The case of letters does not
-        matter; breaks and gaps are separated by commas.  All but ``RANDOM``, ``BASES`` and files
-        are Spatter's.
+        ``BASES:length:stride:count[:seed]``, ``STENCIL:shape:order:sizes``,
+        ``REUSE:length:distances[:stride[:seed]]``, ``MODEL:length:file[:seed]``, indices such as
+        ``0,4,8``, or a file of indices (see `memkern.indices.read`), which has a ``.`` or ``/`` in
+        it.  The case of a generator's name does not matter; breaks, gaps, sizes and distances are
+        separated by commas.  Spatter's are the first three and indices.
 
     Returns
     -------
@@ -353,11 +427,8 @@ def parse(text: str) -> Pattern:
         if not parts and not re.search("[A-Za-z]", kind):
             return custom(_read_argument(kind, "index"))
         if name not in _GENERATORS:
-            known = ", ".join(form for _, _, _, form in _GENERATORS.values())
             old = f"{name} is a generator of Spatter 0 alone, and " * (name in _OF_VERSION_0)
-            raise InputError(
-                f"{old}a pattern is one of {known}, indices such as 0,4,8, or a file of indices"
-            )
+            raise InputError(f"{old}a pattern is one of {NOTATION}")
         make, arguments, counts, form = _GENERATORS[name]
         if len(parts) not in counts:
             raise InputError(f"its form must be {form}")

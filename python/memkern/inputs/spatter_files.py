@@ -37,7 +37,7 @@ from memkern.checks import (
     unknown,
 )
 from memkern.errors import InputError
-from memkern.inputs.patterns import Pattern, as_pattern, parse, usual_count
+from memkern.inputs.patterns import NOTATION, Pattern, as_pattern, parse, usual_count
 from memkern.limits import check_memory
 
 MAX_FILE_B = 2**30
@@ -598,10 +598,7 @@ _OPTIONS = (
     ),
     _Option(
         ("-p", "--pattern"),
-        "UNIFORM:length:stride[:delta|NR], MS1:length:breaks:gaps, "
-        "LAPLACIAN:dimension:order:size, RANDOM:length:high:seed, "
-        "BASES:length:stride:count[:seed], indices such as 0,4,8, or a file of them: .npy, "
-        "FILE.parquet:COLUMN, or text with one a line",
+        f"{NOTATION}: .npy, FILE.parquet:COLUMN, or text with one a line",
         {"type": _read_pattern, "metavar": "PATTERN"},
     ),
     _Option(
