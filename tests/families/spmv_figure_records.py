@@ -98,6 +98,21 @@ def lengths(counts=(4,), each=(4, 8, 16, 32, 128), **other):
     return rows
 
 
+def clocks(limits=(0, 1500, 2000), **other):
+    """Return three matrices at several clocks, and one that was measured at one alone."""
+    rows = []
+    for n, (label, shape) in enumerate(MATRICES.items()):
+        for kind in ("crs", "sell-8"):
+            for limit in limits[: 1 if n == 3 else None]:
+                speed = SPEEDS[kind] * 4 * (1 + n / 4) * ((limit or 2500) / 2500) ** 0.5
+                flops = 2 * shape[1]
+                energy = {"energy_per_flop_pJ": 300 + 100 * n + (limit or 2500) / 10}
+                energy["energy_J"] = 1e-12 * energy["energy_per_flop_pJ"] * flops
+                about = {"clock_limit": limit, "name": f"{label}:clocks", **energy, **other}
+                rows.append(record(kind, label, shape, 4, speed, **about))
+    return rows
+
+
 def everything(**other):
     """Return records for all figures."""
     return [*matrices(**other), *blocks(**other), *lengths(**other)]

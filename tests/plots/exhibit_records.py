@@ -368,6 +368,7 @@ INPUTS = {
     "spmv": of_family(
         spmv_figure_records,
         "performance_GFLOPs",
+        spmv_figure_records.clocks,
         predicted=lambda: predicted.results(predicted.products((1, 4))),
     ),
     "traffic": Inputs(counted, nothing={"counter_rows": ""}),

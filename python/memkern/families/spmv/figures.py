@@ -28,8 +28,10 @@ from memkern.families.spmv.data import (
     saturation,
 )
 from memkern.families.spmv.findings import findings
+from memkern.plots.energy import by_limit, no_energy
 from memkern.plots.kit import (
     MOST_LINES,
+    QUANTITY,
     ROOFLINE_LABEL,
     Axes,
     Axis,
@@ -50,12 +52,15 @@ from memkern.plots.kit import (
     from_zero,
     in_bytes,
     look_beside_roofline,
+    need_rows,
     of_workers,
     ordered,
     plain,
+    quantities,
     split,
     table,
     three_figures,
+    typed,
     with_ecm,
     with_workers,
 )
@@ -67,6 +72,8 @@ _MEASURE_LENGTHS = (
 )
 _MEASURE_SATURATION = "memkern spmv hpcg:64 -f crs,sell --threads 1..4 -o saturation.parquet"
 _MEASURE_FILL_IN = "memkern spmv rmat:18 -f sell -C 8,16 --sigma 1,32,1024 -o fill-in.parquet"
+_MEASURE_CLOCKS = _MEASURE.replace(" -o", " --clock-limit 1500,2000 -o")
+_ENERGY = "energy_per_flop_pJ"
 _LETTERS = 24
 
 _speeds = partial(
@@ -266,6 +273,56 @@ def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -
     return ordered(frame, "line", names.values()), notes
 
 
+@Dots(
+    name="spmv-clocks",
+    value={
+        VALUE: Axis(VALUE, "Performance (GFLOP/s)"),
+        _ENERGY: Axis(_ENERGY, "Energy (pJ/flop)"),
+    },
+    by="kind",
+    marks=(("least and most of the matrices", "least", "|"), ("_most", "most", "|")),
+    panels=("machine", QUANTITY),
+    height=0.25,
+    title=with_workers,
+    returns="For each machine a panel of the performance and one of the energy, 6.9 in wide.",
+    paper="alappat2021",
+    number="figure 15",
+    records="`spmv` kernels at several clock limits, with energy",
+    lack="no matrix was measured at two clock limits",
+    measure=_MEASURE_CLOCKS,
+)
+def by_clock(records: Records = None, threads: float = 0) -> Selection:
+    """Sparse products by clock limit and format: performance and energy of the median matrix.
+
+    Drawn is the fastest record of each matrix and format at each clock, of the matrices that were
+    measured at all clocks of their machine.
+
+    Parameters
+    ----------
+    threads : int
+        Number of workers; by default the most of each machine.
+    """
+    frame, notes = products(records, _MEASURE_CLOCKS)
+    why = no_energy(frame)
+    frame = typed(frame, ("energy_J", _ENERGY, "clock_limit"))
+    frame = frame[frame["energy_J"] > 0].fillna({"clock_limit": 0.0})
+    need_rows(frame, f"no sparse product has energy: {why}")
+    frame = best(
+        of_workers(frame, threads), ("machine", "label", "kind", "clock_limit"), value=VALUE
+    )
+    clocks = frame.groupby("machine")["clock_limit"].transform("nunique")
+    every = frame.groupby(["machine", "label", "kind"])["clock_limit"].transform("count") == clocks
+    frame = quantities(frame[every & (clocks > 1)], VALUE, _ENERGY)
+    values = frame[VALUE].where(frame[QUANTITY] == VALUE, frame[_ENERGY])
+    alike = values.groupby([frame[c] for c in ("machine", QUANTITY, "kind", "clock_limit")])
+    frame = frame.assign(least=alike.transform("min"), most=alike.transform("max"))
+    # Of an even number of matrices, the faster or costlier one of the two in the middle.
+    middle = alike.transform(lambda of_all: of_all.sort_values().iloc[len(of_all) // 2])
+    frame = frame[values == middle].drop_duplicates(["machine", QUANTITY, "kind", "clock_limit"])
+    frame = by_limit(_in_order(frame), "row", "no limit")
+    return frame, [*notes, "Dots: the median of the matrices. Energy includes the idle power."]
+
+
 # ---------------------------------------------------------------------------------------- tables
 
 
@@ -328,6 +385,11 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
         "and bends where memory is saturated.",
     ),
     (
+        "Performance and energy by clock", by_clock,
+        "The median, the least and the most of the matrices at each limit of the clock, after "
+        "figure 15 of Alappat et al. 2021.",
+    ),
+    (
         "What sorting of rows saves", against_sigma,
         "Rows are sorted by length within blocks of σ rows and padded to the longest of each C. "
         "β is the number of nonzeros over that of stored entries, padding included.",
@@ -341,4 +403,6 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     ),
 )  # fmt: skip
 
-family_section("spmv", 4, "spmv", "Sparse matrix-vector products", findings, _EXHIBITS)
+family_section(
+    "spmv", 4, "spmv", "Sparse matrix-vector products", findings, _EXHIBITS, rare=[by_clock]
+)
