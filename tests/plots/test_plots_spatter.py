@@ -29,7 +29,7 @@ from memkern.cli import analysis
 from memkern.errors import InputError
 from memkern.families.spatter import data as spatter_data
 from memkern.families.spatter import of_paper
-from memkern.families.spatter.findings import findings
+from memkern.families.spatter.findings import findings, transfers
 from memkern.families.spatter.radars import radius
 from memkern.plots import describe, figures, tables
 from memkern.plots.frames import frame_of
@@ -389,3 +389,20 @@ def test_machines_without_a_second_file_are_told(capsys, monkeypatch, tmp_path):
 def test_kernels_without_records_have_no_panel(name):
     gathers = own_records().query("kernel == @GATHER")
     assert [ax.get_title() for ax in figures[name](gathers).axes] == ["Gather"]
+
+
+def test_what_memory_transfers_for_a_value_follows_from_the_fall():
+    points = spatter_data.published().assign(own=True)
+    found = {
+        name: {one["word"]: one["sector"] for one in transfers(rows)}
+        for name, rows in points.groupby("platform")
+    }
+    # The plateaus from stride 4 to 8 of section 5.2, and a K40 that has none in its gathers.
+    for platform in ("P100", "Titan XP"):
+        assert found[platform] == {"gather": "32 B", "scatter": "32 B"}
+    assert "gather" not in found["K40"]
+    # Lines of 64 B.
+    assert found["Naples"] == {"gather": "64 B", "scatter": "64 B"}
+    # Without a stride between, the fall is unknown.
+    gap = points[points["platform"].eq("P100") & points["stride"].ne(2)]
+    assert transfers(gap) == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
+
 from memkern.families.spatter.data import (
     KERNELS,
     STRIDE_1,
@@ -19,6 +21,7 @@ from memkern.plots.kit import (
     Finding,
     best,
     counted,
+    in_bytes,
     joined,
     marked_ratio,
     say,
@@ -73,6 +76,32 @@ def _kept(points: DataFrame) -> list[dict[Any, Any]]:
             used = 100 * 8 / first["memory_line_B"]
             found.append({**first, "shares": joined(shares), "used": used})
     return found
+
+
+def transfers(points: DataFrame) -> list[dict[Any, Any]]:
+    """Return what memory transfers for a value, by the fall of the curves of own platforms.
+
+    Bandwidth falls with the stride as long as values share what is transferred, and stays where
+    each has a sector or line of its own (Lavin et al. 2020, section 5.2, the plateaus of GPUs).
+    """
+    found = []
+    own = points[points["own"] & points["stride"].isin(_DOUBLED)].sort_values("stride")
+    for kernel, rows in own.groupby("kernel"):
+        strides, bandwidths = (rows[column].to_numpy() for column in ("stride", BANDWIDTH))
+        shares = bandwidths[1:] / bandwidths[:-1]
+        end = int(np.argmax(np.append(shares, 1.0) >= _FALLS))
+        without_gap = np.array_equal(strides[: end + 2], _DOUBLED[: end + 2])
+        if without_gap and 0 < end < len(shares) and shares[end] > _STAYS:
+            about = {"word": KERNELS[str(kernel)], "sector": in_bytes(8 * strides[end])}
+            about |= {"end": strides[end], "share": shares[end], "next": 2 * strides[end]}
+            found.append({**about, "disturbed": rows["disturbed"][: end + 2].any()})
+    return found
+
+
+# Strides, and shares of the bandwidth at half the stride below which it falls and above which it
+# stays.
+_DOUBLED = [2.0**n for n in range(12)]
+_FALLS, _STAYS = 0.7, 0.8
 
 
 def _beside_published(points: DataFrame) -> list[dict[Any, Any]]:
@@ -148,6 +177,12 @@ _OF_POINTS = {
             "{memory_line_B:.0f} B would be {used:g} %).",
             "{word} keeps {shares}",
             joint="; ",
+        ),
+        Finding(
+            strides, transfers,
+            "For a value of its own, memory transfers {parts}.",
+            "{sector} in a {word} (it falls up to stride {end:g}, and at {next:g} still has "
+            "{share:%} of that{mark})",
         ),
         Finding(
             strides, _beside_published,
