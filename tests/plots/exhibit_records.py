@@ -104,6 +104,21 @@ def metered(rows):
     ]
 
 
+def settings():
+    """Return metered records with other pages, prefetches and variants than the first ones."""
+    first = [row | {"pages": "4k", "prefetch": 0} for row in metered(streaming.threads())]
+    others = ({"pages": "thp"}, {"prefetch": 512}, {"variant": "nt"})
+    return [
+        *(row | {"variant_choice": "requested", "variant": "simd"} for row in first),
+        *(
+            row | {"variant_choice": "requested", "variant": "simd"} | other
+            | {"energy_J": row["energy_J"] * 1.2, "time_median_s": row["time_median_s"] / (n + 1.1)}
+            for n, other in enumerate(others)
+            for row in first
+        ),
+    ]  # fmt: skip
+
+
 def fetch_adds():
     """Return fetch-and-adds of messages, and atomic operations over ranks that they limit."""
     added = [
@@ -281,7 +296,7 @@ INPUTS = {
         disturbed={"ecm": lambda rows: rows["kernel"].eq("loops.daxpy")},
         options={"roofline": {"machine": "A64FX"}},
     ),
-    "energy": Inputs(lambda: Results(metered(streaming.threads())), nothing={"energy_J": None}),
+    "energy": Inputs(lambda: Results(settings()), nothing={"energy_J": None}),
     "explanation": Inputs(
         explanations,
         {"one": lambda: explanations("a random gather over small pages")},

@@ -57,8 +57,8 @@ EVERY = pytest.mark.parametrize(
 OF_MACHINES = ("bs-devices", "dw-traffic", "raider-systems")
 # Their messages tell in words what to measure.
 IN_WORDS = (
-    *("counters", "energy", "energy-clock", "fleet", "latency-histogram", "peak", "roofline"),
-    "spatter-fig4",
+    *("counters", "energy", "energy-clock", "energy-knobs", "fleet", "latency-histogram", "peak"),
+    *("roofline", "spatter-fig4"),
 )
 # Their small print has no sentence on disturbed records, or they show nothing that noise changes.
 WITHOUT_REMARK = (

@@ -21,7 +21,7 @@ from memkern.plots.ecm import (
     roofline_figure,
     roofline_table,
 )
-from memkern.plots.energy import clock_table, clock_whiskers, z_plot
+from memkern.plots.energy import by_setting, clock_table, clock_whiskers, z_plot
 from memkern.plots.explanation import explanation_bars, explanation_table
 from memkern.plots.fleet import fleet_dots, fleet_table
 from memkern.plots.kernels import kernel_table, shares_of_peak
@@ -40,6 +40,7 @@ __all__ = [
     "Section",
     "block_map",
     "block_table",
+    "by_setting",
     "clock_table",
     "clock_whiskers",
     "counted_traffic",

@@ -19,11 +19,14 @@ from memkern.plots.kit import (
     Axis,
     Curves,
     DataFrame,
+    Dots,
     Figure,
+    Level,
     Measured,
     Panel,
     Records,
     Selection,
+    concat,
     counted,
     drawn,
     finish,
@@ -36,15 +39,18 @@ from memkern.plots.kit import (
     panels,
     plain,
     spaced,
+    spread,
     table,
     typed,
 )
 
 _NUMBERS = ("energy_J", "time_median_s", "bandwidth_median_GBps", "threads", "clock_limit",
-            "energy_per_byte_pJ", "elements")  # fmt: skip
+            "energy_per_byte_pJ", "elements", "prefetch")  # fmt: skip
 _NAMES = ("kernel", "variant", "pattern", "matrix", "lattice", "layout")
+# Settings of a case besides its threads and the clock.
+_SETTINGS = ("pages", "prefetch", "variant")
 # What stands for a column that the records lack.
-_WORDS = {**dict.fromkeys(("platform", *_NAMES), ""), "variant_choice": "requested"}
+_WORDS = {**dict.fromkeys(("platform", "pages", *_NAMES), ""), "variant_choice": "requested"}
 # Alappat et al. 2021, A64FX: change of speed and of energy in percent at a clock that is 9 % lower.
 PUBLISHED_A64FX = (-2.7, -13.0)
 
@@ -211,6 +217,50 @@ def clock_whiskers(records: Records = None) -> Figure:
     published = "A64FX,\nclock −9 %", PUBLISHED_A64FX
     cases = len(rows.drop_duplicates(["platform", "case", "threads"]))
     return whiskers(rows, "name", published, "Change against the highest clock (%)", [], cases)
+
+
+@Dots(
+    name="energy-knobs",
+    value=Axis("ratio", "Relative to the first setting"),
+    by="kind",
+    panels=("platform",),
+    columns=1,
+    height=0.3,
+    marks=(("least and most of the cases", "least", "|"), ("_most", "most", "|")),
+    around=(0.5, 2.0),
+    layers=(Level(1.0, upright=True),),
+    title=lambda rows, _: plain(rows["platform"].iloc[0]),
+    returns="A panel for each platform, 6.9 in wide: rows of settings, with the medians of speed "
+    "and of energy.",
+    records="Own records with energy, of the same cases with other pages, prefetches or variants",
+    lack="no case with energy was measured with two pages, prefetch distances or variants",
+    measure="memkern stream -k triad --pages 4k,thp -o energy.parquet",
+)
+def by_setting(records: Records = None) -> Selection:
+    """Speed and energy of cases by pages, prefetch or variant, relative to the first of them.
+
+    The records of a case differ in one of these settings alone; the first in the records is what
+    the others are compared with.
+    """
+    frame = _metered(records).fillna({"prefetch": 0.0})
+    every = dict.fromkeys(("platform", "threads", "clock_limit", "size", *_NAMES, *_SETTINGS))
+    parts = []
+    for setting in _SETTINGS:
+        same = [name for name in every if name != setting]
+        pairs = frame.merge(frame.drop_duplicates(same), on=same, suffixes=("", "_first"))
+        pairs = pairs[pairs[setting] != pairs[f"{setting}_first"]].assign(setting=setting)
+        values = pairs[[setting, f"{setting}_first"]].map(lambda x: x if x == str(x) else f"{x:g}")
+        row = setting + " " + values[setting] + ", not " + values[f"{setting}_first"]
+        parts.append(pairs.assign(row=row))
+    pairs = concat(parts, ignore_index=True)
+    pairs["disturbed"] |= pairs["disturbed_first"].astype(bool)
+    speed = pairs["time_median_s_first"] / pairs["time_median_s"]
+    energy = pairs["energy_J"] / pairs["energy_J_first"]
+    by = ["platform", "row", "kind"]
+    both = [pairs.assign(kind=kind, ratio=ratio) for kind, ratio in
+            (("speed", speed), ("energy", energy))]  # fmt: skip
+    found = spread(concat(both, ignore_index=True), by, "ratio")
+    return found.sort_values("setting", kind="stable"), ["Energy includes the idle power."]
 
 
 def whiskers(

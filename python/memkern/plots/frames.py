@@ -320,6 +320,17 @@ def families(frame: DataFrame) -> set[str]:
     return {str(name).partition(".")[0] for name in frame.get("kernel", ())}
 
 
+def spread(frame: DataFrame, by: Sequence[str], value: str) -> DataFrame:
+    """Return the record with the median of a column in each group, of two the one with more.
+
+    The columns ``least`` and ``most`` have the ends of the group.
+    """
+    alike = frame.groupby([*by], sort=False, observed=True)[value]
+    frame = frame.assign(least=alike.transform("min"), most=alike.transform("max"))
+    middle = alike.transform(lambda values: values.sort_values().iloc[len(values) // 2])
+    return frame[frame[value] == middle].drop_duplicates([*by])
+
+
 def words(column: Series) -> Series:
     """Return a column as text, '' for missing values."""
     return column.astype(object).where(column.notna(), "").astype(str)

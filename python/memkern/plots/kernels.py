@@ -14,7 +14,7 @@ from memkern.plots.ecm import (
     roofline_figure,
     roofline_table,
 )
-from memkern.plots.energy import clock_table, z_plot
+from memkern.plots.energy import by_setting, clock_table, z_plot
 from memkern.plots.fleet import fleet_dots, fleet_table
 from memkern.plots.kit import (
     DataFrame,
@@ -143,6 +143,11 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
         "Energy against bandwidth",
         z_plot,
         "Lines run from few to many threads; the lowest point moves most bytes for a joule.",
+    ),
+    (
+        "Speed and energy by pages, prefetch and variant",
+        by_setting,
+        "Medians of the cases, over the first setting of each.",
     ),
     ("Changes by the clock", clock_table, "Against the highest clock, in percent."),
     (

@@ -92,6 +92,7 @@ from memkern.plots.frames import (
     ranked,
     rounded,
     rows_of,
+    spread,
     three_figures,
     typed,
     undisturbed,

@@ -46,6 +46,7 @@ from memkern.plots.kit import (
     best,
     by_build,
     cache_ends,
+    concat,
     count_scale,
     counts_axis,
     family_section,
@@ -56,8 +57,8 @@ from memkern.plots.kit import (
     of_workers,
     ordered,
     plain,
-    quantities,
     split,
+    spread,
     table,
     three_figures,
     typed,
@@ -312,13 +313,9 @@ def by_clock(records: Records = None, threads: float = 0) -> Selection:
     )
     clocks = frame.groupby("machine")["clock_limit"].transform("nunique")
     every = frame.groupby(["machine", "label", "kind"])["clock_limit"].transform("count") == clocks
-    frame = quantities(frame[every & (clocks > 1)], VALUE, _ENERGY)
-    values = frame[VALUE].where(frame[QUANTITY] == VALUE, frame[_ENERGY])
-    alike = values.groupby([frame[c] for c in ("machine", QUANTITY, "kind", "clock_limit")])
-    frame = frame.assign(least=alike.transform("min"), most=alike.transform("max"))
-    # Of an even number of matrices, the faster or costlier one of the two in the middle.
-    middle = alike.transform(lambda of_all: of_all.sort_values().iloc[len(of_all) // 2])
-    frame = frame[values == middle].drop_duplicates(["machine", QUANTITY, "kind", "clock_limit"])
+    frame = frame[every & (clocks > 1)]
+    by = ["machine", "kind", "clock_limit"]
+    frame = concat([spread(frame, by, c).assign(**{QUANTITY: c}) for c in (VALUE, _ENERGY)])
     frame = by_limit(_in_order(frame), "row", "no limit")
     return frame, [*notes, "Dots: the median of the matrices. Energy includes the idle power."]
 
