@@ -119,6 +119,20 @@ def settings():
     ]  # fmt: skip
 
 
+def bodies():
+    """Return compiled bodies with the cycles of their ports by two programs."""
+    rows = []
+    for name, share in {"loops.triad": 0.5, "loops.stencil": 1.0, "dw.hop": 0.75}.items():
+        ports = {"FLA": 4 * share, "PR": 0.0, "FLB": 2.0, "EAGA": 1.0}
+        rows.append(
+            common_columns(name, 1, OWN)
+            | {"variant": "simd", "isa": "avx2", "unroll": 4, "layout": "RIRI" * (name == "dw.hop")}
+            | {"llvm_mca_cycles": 4.0, "llvm_mca_ports": json.dumps(ports)}
+            | {"osaca_cycles": 5.0, "osaca_ports": json.dumps(ports)}
+        )
+    return frame(rows)
+
+
 def fetch_adds():
     """Return fetch-and-adds of messages, and atomic operations over ranks that they limit."""
     added = [
@@ -338,6 +352,7 @@ INPUTS = {
         nothing={"beside": None},
     ),
     "papers": Inputs(lambda: None),
+    "ports": Inputs(bodies, nothing={"llvm_mca_ports": "", "osaca_ports": ""}),
     "scaling": Inputs(
         of_rows(_RANKS, {}),
         {

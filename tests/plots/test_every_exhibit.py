@@ -69,7 +69,7 @@ WITHOUT_REMARK = (
 WITHOUT_DATA = (
     *("corun", "dw-energy", "dw-traffic", "ecm-overlap", "energy-clock"),
     *("explanation", "gpu-blocks", "latency-cores", "latency-histogram", "latency-numa"),
-    *("latency-structure", "raider-kernels", "spatter-fig7", "spatter-fig8"),
+    *("latency-structure", "ports", "raider-kernels", "spatter-fig7", "spatter-fig8"),
     *("spatter-fig9", "spatter-radars-cpu", "spatter-radars-gpu"),
 )
 

@@ -33,6 +33,7 @@ ELSEWHERE = {
     *(f"L{level}_{way}_B" for level in range(1, 5) for way in ("load", "store")),
     "index_stride",
     *("in_core_unit", "in_core_cycles", "in_core_row_cycles", "llvm_mca_cycles", "osaca_cycles"),
+    *("llvm_mca_ports", "osaca_ports"),
     *("llvm_mca_port", "llvm_mca_port_cycles", "surplus_load_B", "surplus_store_B"),
     *("arithmetic_cycles", "load_cycles", "store_cycles", "transfer_cycles"),
 }

@@ -152,12 +152,13 @@ Resource pressure by instruction:
 
 def test_the_busiest_port_is_named(tmp_path, monkeypatch):
     program(tmp_path, monkeypatch, PORTS)
-    assert analysis.mca(BODY) == (1.5, "Zn3FPP45", 1.4)
+    found = analysis.mca(BODY)
+    ports = {"Zn3AGU0": 0.0, "Zn3FPP0": 0.5, "Zn3FPP45.0": 1.4, "Zn3FPP45.1": 1.3}
+    assert found == (1.5, ports) and found.busiest == "Zn3FPP45.0"
     program(tmp_path, monkeypatch, PORTS.replace("2.80", " -  ").replace("2.60", " -  "))
-    assert analysis.mca(BODY)[1:] == ("Zn3FPP0", 0.5)
+    assert analysis.mca(BODY).busiest == "Zn3FPP0"
     program(tmp_path, monkeypatch, "Total Cycles: 3000")
-    cycles, port, of_port = analysis.mca(BODY)
-    assert (cycles, port) == (1.5, "") and math.isnan(of_port)
+    assert analysis.mca(BODY) == (1.5, {}) and analysis.mca(BODY).busiest == ""
 
 
 @pytest.mark.parametrize(
@@ -291,7 +292,7 @@ def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca):
     row = dict(zip([name for name in header if name != "unroll"], lines[0], strict=False))
     assert (row["llvm-mca"], row["OSACA"]) == ("1.000", "2.000")
     assert float(row["meas/mca"]) == pytest.approx(float(row["measured"]), abs=0.01)
-    assert lines[0][-3:] == ["port", "Zn3FPP45", "0.700"]
+    assert lines[0][-3:] == ["port", "Zn3FPP45.0", "0.700"]
     assert float(row["meas/OSA"]) == pytest.approx(float(row["measured"]) / 2, abs=0.01)
     words = refused_words(capsys, "machine", "incore", "-k", "foo", "-q")
     assert "kernel 'loops.foo' is unknown: did you mean loops." in words
@@ -389,22 +390,42 @@ def fake_osaca(tmp_path, monkeypatch):
 def test_the_cycles_of_osaca(fake_osaca, monkeypatch):
     fake_osaca(REPORT.replace("LOOP", "1.0 "))
     # The busiest port takes 2 cycles, the dependency 1; an iteration has two vectors.
-    assert analysis.osaca_cycles(BODY, "ZEN4") == 2 / BODY.units
+    assert analysis.by_osaca(BODY, "ZEN4") == (2 / 2, {"0": 1.5 / 2, "1": 0.5 / 2, "2": 2 / 2})
     fake_osaca(REPORT.replace("LOOP", "8.0 "))
-    assert analysis.osaca_cycles(BODY, "ZEN4") == 8 / BODY.units
-    assert math.isnan(analysis.osaca_cycles(BODY, ""))
+    assert analysis.by_osaca(BODY, "ZEN4").cycles == 8 / BODY.units
+    assert math.isnan(analysis.by_osaca(BODY, "").cycles)
     fake_osaca(REPORT.replace("LOOP", "1.0 "), code=1)
-    assert math.isnan(analysis.osaca_cycles(BODY, "ZEN4"))
+    assert math.isnan(analysis.by_osaca(BODY, "ZEN4").cycles)
     fake_osaca("the performance data of 2 instructions is missing")
-    assert math.isnan(analysis.osaca_cycles(BODY, "ZEN4"))
+    assert math.isnan(analysis.by_osaca(BODY, "ZEN4").cycles)
     monkeypatch.setattr(analysis, "_OSACA_S", 0.05)
     fake_osaca(REPORT.replace("LOOP", "1.0 "), first="sleep 1")
-    assert math.isnan(analysis.osaca_cycles(BODY, "ZEN4"))
+    assert math.isnan(analysis.by_osaca(BODY, "ZEN4").cycles)
+
+
+# The head and the sum of a report of OSACA 0.7.1, whose first port is in use and second is not.
+A64FX = """Combined Analysis Report
+------------------------
+     |  0   - 0DV  |  1   |  2   |  3   |  4   |  5   -  5D  |  6   -  6D  |  7   ||  CP  | LCD  |
+--------------------------------------------------------------------------------------------------
+   1 |             |      |      |      |      |             |             |      ||      |      |
+
+       1.00                 2.00   1.00   1.00   0.50   0.50   0.50   0.50   1.00     9.0    9.0
+"""
+
+
+def test_ports_of_the_a64fx_have_the_names_of_the_paper(fake_osaca):
+    fake_osaca(A64FX)
+    found = analysis.by_osaca(BODY, "a64fx")
+    assert found.cycles == 9 / BODY.units and found.busiest == "FLB"
+    names = ["FLA", "0DV", "PR", "FLB", "EXA", "EXB", "EAGA", "5D", "EAGB", "6D", "BR"]
+    assert [*found.ports] == names
+    assert (found.ports["EAGA"], found.ports["PR"]) == (0.5 / BODY.units, 0.0)
 
 
 def test_osaca_predicts_a_loop():
     if analysis.osaca() is None:
-        assert math.isnan(analysis.osaca_cycles(BODY, "SKX"))
+        assert math.isnan(analysis.by_osaca(BODY, "SKX").cycles)
         pytest.skip("OSACA is not installed")
-    assert analysis.osaca_cycles(BODY, "SKX") * BODY.units == pytest.approx(4, abs=0.5)
-    assert math.isnan(analysis.osaca_cycles(BODY, "no-such-processor"))
+    assert analysis.by_osaca(BODY, "SKX").cycles * BODY.units == pytest.approx(4, abs=0.5)
+    assert math.isnan(analysis.by_osaca(BODY, "no-such-processor").cycles)

@@ -27,6 +27,7 @@ from memkern.plots.fleet import fleet_dots, fleet_table
 from memkern.plots.kernels import kernel_table, shares_of_peak
 from memkern.plots.neighbours import slowdown_map, slowdown_table
 from memkern.plots.papers import paper_table, told_table
+from memkern.plots.ports import port_occupancy
 from memkern.plots.registry import Exhibit, Section, describe
 from memkern.plots.scaling import efficiency_table, scaling_curves
 from memkern.plots.style import save
@@ -55,6 +56,7 @@ __all__ = [
     "kernel_table",
     "overlap_diagram",
     "paper_table",
+    "port_occupancy",
     "predicted_against_measured",
     "roofline_figure",
     "roofline_table",

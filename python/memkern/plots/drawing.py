@@ -47,6 +47,7 @@ _LABEL_IN = 0.38  # height of the ticks and the label of x
 _ROW_IN, _LINE_IN = 0.14, 0.1  # height of a row of a legend and of a line of small print
 _ROOM = 2  # rows and lines for which the height of a figure has room
 MOST_CELLS = 8  # in a row or column of a heat map with numbers
+_LETTERS = 60  # of the names of its columns, if they are beside each other
 SPREAD = "_spread"
 """Label of bars and bands that are something else than intervals for the next run."""
 _MOST_BARS = 12  # of a line; more points have a band
@@ -476,8 +477,11 @@ def heat_map(
     ax.grid(visible=False)
     ax.figure.colorbar(image, ax=ax, label=unit)
     for axis, names in ((ax.yaxis, rows), (ax.xaxis, columns)):
-        step = max(1, len(names) // 8)
+        # Of numbers, the others follow.
+        step = 1 if isinstance(names[0], str) else max(1, len(names) // 8)
         axis.set_ticks(range(0, len(names), step), [str(name) for name in names[::step]])
+    if isinstance(columns[0], str) and sum(map(len, columns)) > _LETTERS:
+        ax.tick_params(axis="x", rotation=90, labelsize=NOTE_SIZE)
     for row, column in hatched:
         corner = columns.index(column) - 0.5, rows.index(row) - 0.5
         ax.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="///", edgecolor=GREY, linewidth=0))

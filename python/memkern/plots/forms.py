@@ -556,7 +556,7 @@ class HeatMap(Form):
     ends : (float, float)
         Values that the colours comprise.
     row_height : float
-        What each row of cells adds to the height of a panel, up to `MOST_CELLS` rows.
+        What each row of cells adds to the height of a panel, up to `MOST_CELLS` rows of numbers.
     """
 
     rows: Axis
@@ -568,8 +568,9 @@ class HeatMap(Form):
 
     def height_of(self, frame: DataFrame, parts: Sequence[DataFrame]) -> float:
         """Return the height of a panel in inches."""
-        rows = min(frame[self.rows.column].nunique(), MOST_CELLS)
-        return self.height + self.row_height * rows
+        rows = frame[self.rows.column]
+        shown = rows.nunique() if isinstance(rows.iloc[0], str) else min(rows.nunique(), MOST_CELLS)
+        return self.height + self.row_height * shown
 
     def panel(self, ax: Axes, rows: DataFrame, frame: DataFrame) -> None:
         """Draw the cells."""

@@ -35,6 +35,7 @@ from memkern.plots.kit import (
     usable,
 )
 from memkern.plots.neighbours import slowdown_map, slowdown_table
+from memkern.plots.ports import port_occupancy
 from memkern.plots.scaling import efficiency_table, scaling_curves
 from memkern.plots.traffic import counted_traffic, traffic_table
 
@@ -133,6 +134,12 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
         "Cycles of a vector of every stream. On the line, prediction and measurement are equal.",
     ),
     ("Terms of the ECM model", ecm_table, "Cycles of loads and stores of each level."),
+    (
+        "Ports of the core",
+        port_occupancy,
+        "Share of the cycles for which each is busy, by static analysis of the main loops. A loop "
+        "without a busy port waits for dependencies, or for instructions to be decoded.",
+    ),
     (
         "Counted traffic over that of the model",
         counted_traffic,

@@ -7,6 +7,7 @@ a machine file, and its loads and stores are compared with those of the kernel's
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shutil
@@ -149,18 +150,27 @@ def assembly(loop: Sequence[Instruction]) -> str:
 
 
 class Prediction(NamedTuple):
-    """What llvm-mca predicts of a unit of work: its cycles, and its busiest port with its cycles.
+    """The cycles of a unit of work as a program predicts them, and those of each port of the core.
 
-    The port limits the loop if its cycles are nearly all; otherwise dependencies do, or the number
-    of instructions in a cycle.
+    The busiest port limits the loop if its cycles are nearly all; otherwise dependencies do, or the
+    number of instructions in a cycle.
     """
 
-    cycles: float
-    port: str
-    port_cycles: float
+    cycles: float = math.nan
+    ports: Mapping[str, float] = {}
+
+    @property
+    def busiest(self) -> str:
+        """The port with most cycles, empty if none is known."""
+        return max(self.ports, key=lambda port: self.ports[port], default="")
+
+    def per(self, units: float) -> Prediction:
+        """Return the prediction of one of some units."""
+        ports = {port: cycles / units for port, cycles in self.ports.items()}
+        return Prediction(self.cycles / units, ports)
 
 
-UNKNOWN = Prediction(math.nan, "", math.nan)
+UNKNOWN = Prediction()
 
 
 def mca(body: Body, cpu: str = "native") -> Prediction:
@@ -189,12 +199,11 @@ def mca(body: Body, cpu: str = "native") -> Prediction:
     found = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
     if done.returncode or found is None:
         return UNKNOWN
-    port, cycles = _busiest_port(done.stdout)
-    return Prediction(int(found[1]) / _ITERATIONS / body.units, port, cycles / body.units)
+    return Prediction(int(found[1]) / _ITERATIONS, _ports(done.stdout)).per(body.units)
 
 
-def _busiest_port(text: str) -> tuple[str, float]:
-    """Return the port with most cycles of an iteration in a report of llvm-mca, if it has ports.
+def _ports(text: str) -> dict[str, float]:
+    """Return the cycles of an iteration of each port in a report of llvm-mca.
 
     The list of resources names each number, of which a group of ports has several (``[12.0]``); the
     cycles are below these numbers.
@@ -202,9 +211,9 @@ def _busiest_port(text: str) -> tuple[str, float]:
     names = dict(re.findall(r"^\[([\d.]+)\]\s+- (\S+)$", text, re.MULTILINE))
     numbers, _, rest = text.partition("Resource pressure per iteration:\n")[2].partition("\n")
     cycles = [float(word.replace("-", "0")) for word in rest.partition("\n")[0].split()]
-    each = dict(zip(re.findall(r"\[([\d.]+)\]", numbers), cycles, strict=False))
-    busiest = max(each, key=lambda number: each[number], default="")
-    return names.get(busiest, ""), each.get(busiest, math.nan)
+    each = zip(re.findall(r"\[([\d.]+)\]", numbers), cycles, strict=False)
+    # Of a group, each port has a number behind the point.
+    return {names.get(n, n) + "".join(n.partition(".")[1:]): cycles for n, cycles in each}
 
 
 def osaca() -> str | None:
@@ -212,11 +221,15 @@ def osaca() -> str | None:
     return shutil.which("osaca")
 
 
-def osaca_cycles(body: Body, arch: str) -> float:
-    """Return the cycles of a unit of work as OSACA predicts them.
+# Pipelines of the A64FX by OSACA's numbers (Alappat et al. 2021, figure 1).
+_A64FX = ("FLA", "PR", "FLB", "EXA", "EXB", "EAGA", "EAGB", "BR")
 
-    The maximum of the throughput (the busiest port of the iteration) and of the dependencies from
-    one iteration to the next.
+
+def by_osaca(body: Body, arch: str) -> Prediction:
+    """Return the cycles of a unit of work as OSACA predicts them, and those of each port.
+
+    The cycles are the maximum of the throughput (the busiest port of the iteration) and of the
+    dependencies from one iteration to the next.
 
     Parameters
     ----------
@@ -226,13 +239,14 @@ def osaca_cycles(body: Body, arch: str) -> float:
 
     Returns
     -------
-    float
-        NaN if the program is not installed or no microarchitecture is given, if it does not know an
-        instruction, or if it takes too long, as for the thousand instructions of the domain wall.
+    Prediction
+        `UNKNOWN` if the program is not installed or no microarchitecture is given, if it does not
+        know an instruction, or if it takes too long, as for the thousand instructions of the domain
+        wall.
     """
     program = osaca()
     if program is None or not arch:
-        return math.nan
+        return UNKNOWN
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "loop.s"
         source.write_text(assembly(body.loop))
@@ -242,23 +256,33 @@ def osaca_cycles(body: Body, arch: str) -> float:
                 command, capture_output=True, text=True, cwd=folder, timeout=_OSACA_S
             )
         except subprocess.TimeoutExpired:
-            return math.nan
-    cycles = _of_osaca(done.stdout)
-    return math.nan if done.returncode or cycles is None else cycles / body.units
+            return UNKNOWN
+    found = UNKNOWN if done.returncode else _of_osaca(done.stdout)
+    if arch.upper() == "A64FX":
+        names = {str(number): name for number, name in enumerate(_A64FX)}
+        found = found._replace(ports={names.get(n, n): c for n, c in found.ports.items()})
+    return found.per(body.units)
 
 
-def _of_osaca(text: str) -> float | None:
-    """Return the cycles of an iteration in a report of OSACA, None if it has no final analysis.
+def _of_osaca(text: str) -> Prediction:
+    """Return the prediction of an iteration in a report of OSACA, if it has a final analysis.
 
-    The last line of the combined analysis has the cycles of each port, of the critical path, and of
-    the longest dependency from one iteration to the next.
+    The last line of the combined analysis has the cycles of each port that is used, below its name,
+    of the critical path, and of the longest dependency from one iteration to the next.
     """
     combined = text.partition("Combined Analysis Report")[2].partition("Loop-Carried")[0]
-    try:
-        *ports, _, carried = map(float, combined.rstrip().rpartition("\n")[2].split())
-    except ValueError:
-        return None
-    return max(*ports, carried) if ports else None
+    head = re.search(r"^.*\|\|  CP .*$", combined, re.MULTILINE)
+    last = combined.rstrip().rpartition("\n")[2]
+    numbers = [(m.end(), float(m[0])) for m in re.finditer(r"\d+\.\d+", last)]
+    *ports, _, (_, carried) = numbers if len(numbers) > 1 else [*numbers, (0, 0.0), (0, 0.0)]
+    if head is None or not ports or re.search(r"[^\d. ]", last):
+        return UNKNOWN
+    names = [(m.end(), m[0]) for m in re.finditer(r"\w+", head[0].partition("||")[0])]
+    # A name ends at most as far to the right as its number, the next one further.
+    cycles = dict.fromkeys((name for _, name in names), 0.0) | {
+        min(names, key=lambda name: abs(name[0] + 1 - end))[1]: number for end, number in ports
+    }
+    return Prediction(max(carried, *cycles.values()), cycles)
 
 
 def columns_of(
@@ -275,12 +299,15 @@ def columns_of(
     machine : MachineFile or None
     """
     predicted = UNKNOWN if body is None else mca(body, processor[0])
+    other = UNKNOWN if body is None else by_osaca(body, processor[1])
     surplus = Transfer(math.nan, math.nan) if body is None else body.surplus
     return {
         "llvm_mca_cycles": predicted.cycles,
-        "llvm_mca_port": predicted.port,
-        "llvm_mca_port_cycles": predicted.port_cycles,
-        "osaca_cycles": math.nan if body is None else osaca_cycles(body, processor[1]),
+        "llvm_mca_port": predicted.busiest,
+        "llvm_mca_port_cycles": predicted.ports.get(predicted.busiest, math.nan),
+        "llvm_mca_ports": json.dumps(predicted.ports) if predicted.ports else "",
+        "osaca_cycles": other.cycles,
+        "osaca_ports": json.dumps(other.ports) if other.ports else "",
         **terms(body, machine),
         "surplus_load_B": surplus.load_B,
         "surplus_store_B": surplus.store_B,
