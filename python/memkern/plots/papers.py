@@ -127,7 +127,8 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 15": Remark(
             "in part",
-            "Changes by `--clock-limit`; eco mode is a setting of the A64FX alone, see below.",
+            "Performance, energy and their changes by `--clock-limit`; eco mode is a setting of the "
+            "A64FX alone, see below.",
         ),
         "figure 16": Remark(
             "in part",
@@ -156,9 +157,10 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "table 4": Remark(
             "in part",
-            "The matrices of the given records: the published sizes are in a file that the paper's "
-            "text lacks. Those of the suite (`memkern spmv alappat2021-matrices`) have the "
-            "structures that the text states; files are measured as `memkern spmv FILE.mtx`.",
+            "The matrices of the given records: the table is in a file that the paper's text lacks. "
+            "Those of the suite (`memkern spmv alappat2021-matrices`) have the rows and nonzeros "
+            "of the files and the structures that the text states, not their columns; files are "
+            "measured as `memkern spmv FILE.mtx`.",
         ),
         "table 5": Remark(
             "",
