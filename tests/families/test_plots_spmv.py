@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from checking import refused
 from pandas import DataFrame
 from plotting import (
     Results,
@@ -167,6 +168,19 @@ def test_fill_in_by_sigma(whole):
     first, _ = drawn("spmv-fill-in", many)
     assert curve_labels(first) == [f"m{i}" for i in range(8)]
     assert "4 matrices" in footnotes(first.figure)
+
+
+def test_other_libraries_are_drawn_beside(tmp_path):
+    file = tmp_path / "beside.json"
+    rows = [{"matrix": "hpcg:68", "peer": "oneMKL", "peer, GFLOP/s": 1.25}]
+    file.write_text(json.dumps({"rows": rows}))
+    fig = figures["spmv-matrices"](frame(everything()), libraries=str(file))
+    drawn = [x for ax in fig.axes for one in ax.lines if "library" in one.get_label()
+             for x in one.get_xdata()]  # fmt: skip
+    assert set(drawn) == {1.25} and "Other libraries: oneMKL for hpcg:68." in footnotes(fig)
+    file.write_text("{}")
+    with refused("beside.json can't be read as the performance of other libraries"):
+        figures["spmv-matrices"](frame(everything()), libraries=str(file))
 
 
 def test_table_has_a_row_for_each_matrix_and_form(whole):

@@ -120,15 +120,15 @@ REMARKS: dict[str, dict[str, Remark]] = {
             f"it was requested (`--variant simd,nta`). {_BUILDS}",
         ),
         "figure 14": Remark(
-            "in part",
-            "CRS, SELL, CSC and ELLPACK of this package; `bench/measured/sparse-products.md` has "
-            "them beside oneMKL, Eigen, librsb, PETSc and SciPy, by `bench/beside_spmv.py`. "
-            f"{_BUILDS}",
+            "",
+            "CRS, SELL, CSC and ELLPACK of this package; the option `libraries` draws the fastest "
+            "of oneMKL, Eigen, librsb, PETSc and SciPy beside them, from the file that "
+            f"`bench/beside_spmv.py` writes. {_BUILDS}",
         ),
         "figure 15": Remark(
             "in part",
-            "Performance, energy and their changes by `--clock-limit`; eco mode is a setting of the "
-            "A64FX alone, see below.",
+            "Performance, energy and their changes by `--clock-limit`; eco mode is a setting of "
+            "the A64FX alone, see below.",
         ),
         "figure 16": Remark(
             "in part",
@@ -157,7 +157,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "table 4": Remark(
             "in part",
-            "The matrices of the given records: the table is in a file that the paper's text lacks. "
+            "The matrices of the given records: the paper's text lacks the file with the table. "
             "Those of the suite (`memkern spmv alappat2021-matrices`) have the rows and nonzeros "
             "of the files and the structures that the text states, not their columns; files are "
             "measured as `memkern spmv FILE.mtx`.",

@@ -8,8 +8,10 @@ measured with the same number of workers, or by all levels of a machine file. Af
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from memkern.families.spmv.data import (
@@ -28,6 +30,7 @@ from memkern.families.spmv.data import (
     saturation,
 )
 from memkern.families.spmv.findings import findings
+from memkern.files import parsing
 from memkern.plots.energy import by_limit, no_energy
 from memkern.plots.kit import (
     MOST_LINES,
@@ -171,7 +174,7 @@ def _beside_caches(rows: DataFrame, several: bool) -> str:
     value=Axis(VALUE, "Performance (GFLOP/s)"),
     by="kind",
     look=look_beside_roofline,
-    marks=((ROOFLINE_LABEL, ROOFLINE, "D"),),
+    marks=((ROOFLINE_LABEL, ROOFLINE, "D"), ("other library", "library", "x")),
     panels=("machine", "held"),
     title=_beside_caches,
     returns="For each machine a panel of the matrices that fit in the caches and one of the larger "
@@ -187,6 +190,7 @@ def by_matrices(
     formats: str | Sequence[str] = "crs,sell-8,sell-16",
     threads: float = 0,
     matrices: str | Sequence[str] = "",
+    libraries: str = "",
 ) -> Selection:
     """Sparse products by matrix and format, with the roofline.
 
@@ -204,14 +208,26 @@ def by_matrices(
     matrices : str or sequence of str
         Prefixes of labels, with commas between; by default all, tall and skinny ones
         (``tsm``) only if there are no others.
+    libraries : str
+        JSON file of the performance of another library for each matrix on the same machine, as
+        ``bench/beside_spmv.py`` writes it: ``rows`` with ``matrix``, ``peer`` and
+        ``peer, GFLOP/s``.
     """
     frame, notes = products(records, _MEASURE)
     frame, left = of_matrices(frame, split(matrices), _MEASURE)
     frame = by_build(by_variant(of_formats(frame, split(formats), _MEASURE)), "kind")
     frame = by_matrix(frame, threads)
+    others: dict[str, float] = {}
+    if libraries:
+        with parsing(Path(libraries), "the performance of other libraries"):
+            rows = json.loads(Path(libraries).read_bytes())["rows"]
+            others = {row["matrix"]: float(row["peer, GFLOP/s"]) for row in rows}
+            each = [f"{row['peer']} for {row['matrix']}" for row in rows]
+        left.append(f"Other libraries: {', '.join(each)}.")
     return _in_order(frame).assign(
         row=frame["label"].map(_shortened(frame["label"])),
         text=[_with_block(row) for row in frame.to_dict("records")],
+        library=frame["label"].map(others).astype(float),
     ), notes + left
 
 
