@@ -172,12 +172,12 @@ def test_fill_in_by_sigma(whole):
 
 def test_other_libraries_are_drawn_beside(tmp_path):
     file = tmp_path / "beside.json"
-    rows = [{"matrix": "hpcg:68", "peer": "oneMKL", "peer, GFLOP/s": 1.25}]
+    rows = [{"matrix": "rmat:18", "peer": "oneMKL", "peer, GFLOP/s": 1.25}]
     file.write_text(json.dumps({"rows": rows}))
     fig = figures["spmv-matrices"](frame(everything()), libraries=str(file))
     drawn = [x for ax in fig.axes for one in ax.lines if "library" in one.get_label()
              for x in one.get_xdata()]  # fmt: skip
-    assert set(drawn) == {1.25} and "Other libraries: oneMKL for hpcg:68." in footnotes(fig)
+    assert set(drawn) == {1.25} and "Other libraries: oneMKL for rmat:18." in footnotes(fig)
     file.write_text("{}")
     with refused("beside.json can't be read as the performance of other libraries"):
         figures["spmv-matrices"](frame(everything()), libraries=str(file))

@@ -9,6 +9,7 @@ measured with the same number of workers, or by all levels of a machine file. Af
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -227,7 +228,14 @@ def by_matrices(
     return _in_order(frame).assign(
         row=frame["label"].map(_shortened(frame["label"])),
         text=[_with_block(row) for row in frame.to_dict("records")],
-        library=frame["label"].map(others).astype(float),
+        # A generator's label has its defaults as well.
+        library=[
+            next(
+                (speed for name, speed in others.items() if f"{label}:".startswith(f"{name}:")),
+                math.nan,
+            )
+            for label in frame["label"]
+        ],
     ), notes + left
 
 
