@@ -117,7 +117,7 @@ def reuse(length: int, distances: int | Iterable[int], stride: int = 1, seed: in
     --------
     >>> reuse(7, 2).indices.tolist()
     [2, 1, 0, 2, 1, 0, 2]
-    >>> reuse_distances(reuse(4096, [7, 7, 63]).indices)[64:].max()
+    >>> int(reuse_distances(reuse(4096, [7, 7, 63]).indices)[64:].max())
     63
     """
     length, stride = integer(length, "length", 1), integer(stride, "stride", 1)
