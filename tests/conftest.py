@@ -193,12 +193,16 @@ def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def without_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_sections() -> Iterator[None]:
     """Leave the sections of kernels, which take long to draw, out of reports."""
     from memkern.plots.registry import sections
 
-    for name in list(sections):
-        monkeypatch.delitem(sections, name)
+    known = dict(sections)
+    sections.clear()
+    yield
+    # In their order, which is that of a report.
+    sections.clear()
+    sections.update(known)
 
 
 @pytest.fixture
