@@ -59,6 +59,10 @@ check() {
   if [ "$level" = --all ]; then
     want "HIP's compiler" hipcc command -v hipcc # 350 MB
     want "a compiler for AArch64" g++-aarch64-linux-gnu command -v aarch64-linux-gnu-g++ # 50 MB
+    want "an emulator of AArch64" qemu-user command -v qemu-aarch64 # 90 MB
+    for library in hwloc hwy gtest; do
+      want "lib$library for AArch64" "lib$library-dev:arm64" dpkg -s "lib$library-dev:arm64"
+    done
   fi
   if [ "$level" = --cluster ]; then
     want Slurm slurm-wlm test -x /usr/sbin/slurmctld
@@ -88,6 +92,7 @@ if [ -n "$missing" ]; then
     root=sudo
   fi
   echo "installing$packages"
+  case "$packages" in *:arm64*) $root dpkg --add-architecture arm64 ;; esac
   $root apt-get -q update
   # shellcheck disable=SC2086 # a list of words
   $root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install \

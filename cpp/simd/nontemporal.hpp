@@ -1,5 +1,6 @@
-// Non-temporal stores of single values, which do not read the cache line first. Processors other
-// than x86-64 have none for single values: there, these are ordinary stores.
+// Stores that do not read the cache line first. x86-64 has non-temporal ones for single values. Of
+// AArch64, single values have ordinary stores, pairs of registers non-temporal ones (STNP), and a
+// block of lines that will be written whole can be zeroed instead of read (DC ZVA).
 #pragma once
 
 #include "core/body.hpp"
@@ -41,6 +42,24 @@ MEMKERN_INLINE void store_nontemporal(T* to, T value) {
   *to = value;
 }
 MEMKERN_INLINE void store_fence() {}
+
+#endif
+
+#if defined(__aarch64__)
+
+// The bytes of a block that is zeroed at once, 0 if a program may not.
+MEMKERN_INLINE std::uintptr_t zero_block_B() {
+  std::uint64_t about;
+  asm("mrs %0, dczid_el0" : "=r"(about));
+  return (about & 16) != 0 ? 0 : std::uintptr_t{4} << (about & 15);
+}
+// Zeroes the blocks of this size that are whole in [begin, end).
+MEMKERN_INLINE void zero_blocks(void* begin, void* end, std::uintptr_t block_B) {
+  auto at = (reinterpret_cast<std::uintptr_t>(begin) + block_B - 1) / block_B * block_B;
+  for (; at + block_B <= reinterpret_cast<std::uintptr_t>(end); at += block_B) {
+    asm volatile("dc zva, %0" : : "r"(at) : "memory");
+  }
+}
 
 #endif
 

@@ -2,6 +2,7 @@
 // follow the definition; and the registry of all bodies is checked.
 #include "engine/registry.hpp"
 
+#include "families/instructions/args.hpp"
 #include "families/spatter/args.hpp"
 #include "support.hpp"
 #if defined(__aarch64__)
@@ -222,6 +223,41 @@ TEST(Registry, HasNoCombinationTwice) {
         ++seen[{e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.template_variant}];
     EXPECT_EQ(times, 1) << ::testing::PrintToString(e);
   }
+}
+
+// Sums, products and complex numbers of vectors, by what the instructions are defined to do.
+TEST(Instructions, FollowTheirDefinitions) {
+  constexpr std::int64_t kCount = 48;
+  std::set<std::string> found;
+  for (const RegisteredEntry& e : entries_of({"instructions.repeat"})) {
+    const std::string form = e.template_variant;
+    const std::string name = form.substr(0, form.find('/'));
+    const std::map<std::string, double> changes = {
+        {"add", 1}, {"fma", 1}, {"fcmla", 1}, {"whilelo", 0}, {"fcadd", -1}};
+    if (changes.count(name) == 0) continue;
+    std::vector<double> ends(InstructionArgs::kEnds), stored(InstructionArgs::kValues);
+    std::vector<double> starts(InstructionArgs::kValues);
+    for (std::size_t i = 0; i < starts.size(); ++i) starts[i] = static_cast<double>(3 * i);
+    InstructionArgs args;
+    args.ends = ends.data();
+    args.starts = starts.data();
+    args.stored = stored.data();
+    e.body(&args, {0, kCount}, 0);
+    const auto chains = static_cast<std::int64_t>(ends[InstructionArgs::kValues]);
+    const auto lanes = static_cast<std::int64_t>(ends[InstructionArgs::kValues + 1]);
+    const double steps = static_cast<double>(kCount / chains) * changes.at(name);
+    for (std::int64_t i = 0; i < chains * lanes; ++i) {
+      const auto at = static_cast<std::size_t>(i / lanes * InstructionArgs::kLanes + i % lanes);
+      // x + i: the imaginary parts are in the odd lanes, and have the other sign.
+      const double sign = name == "fcadd" && i % lanes % 2 == 1 ? -1 : 1;
+      EXPECT_EQ(ends[at], starts[at] + sign * steps) << form << " " << e.isa << " " << i;
+    }
+    found.insert(name);
+  }
+  EXPECT_TRUE(found.count("add"));
+  const std::vector<std::string> isas = supported_isas();
+  const bool sve = std::find(isas.begin(), isas.end(), "sve") != isas.end();
+  for (const char* name : {"fcadd", "fcmla", "whilelo"}) EXPECT_EQ(found.count(name), sve) << name;
 }
 
 #if defined(__x86_64__)

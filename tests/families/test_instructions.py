@@ -53,9 +53,10 @@ def test_every_instruction_is_built():
     built = {name.split("/")[0] for name in instructions.available("simd", widest)}
     built |= {name.split("/")[0] for name in instructions.available("scalar", widest)}
     missing = set(instructions.INSTRUCTIONS) - built
-    assert missing <= {"fma", "gather", "gather with index load"}
+    only_sve = {"fcadd", "fcmla", "whilelo"}
+    assert missing <= {"fma", "gather", "gather with index load", *only_sve}
     if widest in ("avx2", "avx512", "sve"):
-        assert not missing
+        assert missing == (set() if widest == "sve" else only_sve)
 
 
 def test_the_table_has_each_width_once():

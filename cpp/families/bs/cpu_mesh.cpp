@@ -69,7 +69,7 @@ struct Staged {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     for (std::int64_t k = 0; k < kRows; k += lanes) {
-      hn::Stream(hn::Load(d, burst[at ^ 1] + k), d, pending + k);
+      stream(hn::Load(d, burst[at ^ 1] + k), d, pending + k);
     }
 #endif
   }
@@ -154,7 +154,7 @@ MEMKERN_INLINE void scatter_range(const StreamingArgs& args, std::int64_t i, std
     if (HWY_LIKELY(hn::AllFalse(di, hn::Lt(ids, hn::Zero(di))))) {
       const auto values = hn::GatherIndex(d, global, ids);
       if constexpr (kNonTemporal) {
-        hn::Stream(values, d, local + i);
+        stream(values, d, local + i);
       } else {
         hn::StoreU(values, d, local + i);
       }

@@ -11,6 +11,7 @@
 
 #include "families/dw/args.hpp"
 #include "simd/nontemporal.hpp"
+#include "simd/stream-inl.hpp"
 #include "simd/targets.hpp"
 
 // Compilers cannot vectorise the scalar loops, so that there is no variant "auto".
@@ -42,7 +43,7 @@ struct Packed {
   MEMKERN_INLINE static V set(T x) { return hn::Set(D(), x); }
   MEMKERN_INLINE static V zero() { return hn::Zero(D()); }
   MEMKERN_INLINE static void store(T* p, V x) { hn::Store(x, D(), p); }
-  MEMKERN_INLINE static void store_nontemporal(T* p, V x) { hn::Stream(x, D(), p); }
+  MEMKERN_INLINE static void store_nontemporal(T* p, V x) { stream(x, D(), p); }
   MEMKERN_INLINE static V add(V x, V y) { return hn::Add(x, y); }
   MEMKERN_INLINE static V sub(V x, V y) { return hn::Sub(x, y); }
   MEMKERN_INLINE static V mul(V x, V y) { return hn::Mul(x, y); }
@@ -56,6 +57,16 @@ struct Packed {
   MEMKERN_INLINE static V minus_plus() {
     return hn::OddEven(hn::Set(D(), T{1}), hn::Set(D(), T{-1}));
   }
+#if MEMKERN_TARGET_IS_SVE
+  // x + i y, x - i y and x + u y by the instructions for such complex numbers.
+  MEMKERN_INLINE static V plus_i(V x, V y) { return svcadd_x(svptrue_b8(), x, y, 90); }
+  MEMKERN_INLINE static V minus_i(V x, V y) { return svcadd_x(svptrue_b8(), x, y, 270); }
+  MEMKERN_INLINE static V complex_mul_add(V u, V y, V x) {
+    const auto all = svptrue_b8();
+    return svcmla_x(all, svcmla_x(all, x, u, y, 0), u, y, 90);
+  }
+  MEMKERN_INLINE static V set_complex(const T* u) { return hn::OddEven(set(u[1]), set(u[0])); }
+#endif
   MEMKERN_INLINE static V permuted(V x, const void* lanes, int direction) {
     using I = hn::TFromD<hn::RebindToSigned<D>>;
     const I* row = static_cast<const I*>(lanes) + direction * kWidth;
@@ -243,9 +254,14 @@ MEMKERN_INLINE void split_site(const Reach<T>* at, T* result, bool nontemporal) 
 template <class A, int kPower, class V = typename A::V>
 MEMKERN_INLINE V plus_turned(V x, V y) {
   if constexpr (kPower == 0) return A::add(x, y);
-  if constexpr (kPower == 1) return A::mul_add(A::exchanged(y), A::minus_plus(), x);
   if constexpr (kPower == 2) return A::sub(x, y);
+#if MEMKERN_TARGET_IS_SVE
+  if constexpr (kPower == 1) return A::plus_i(x, y);
+  if constexpr (kPower == 3) return A::minus_i(x, y);
+#else
+  if constexpr (kPower == 1) return A::mul_add(A::exchanged(y), A::minus_plus(), x);
   if constexpr (kPower == 3) return A::mul_sub_from(A::exchanged(y), A::minus_plus(), x);
+#endif
 }
 
 // Adds the contribution of one direction to spins 0 (a) and 1 (b) and to their partners (c, d).
@@ -268,9 +284,28 @@ MEMKERN_INLINE void add_mixed(const Reach<typename A::Real>& at, V& a0, V& a1, V
       MEMKERN_SIX(MEMKERN_PERMUTE)
     }
   }
+  const auto* u = at.links + 18 * kDirection * (kShared ? 1 : kN / 2);
+// x0 and x1: row i of the link times the two spins.
+#if MEMKERN_TARGET_IS_SVE
+#define MEMKERN_COLUMN(i, j)                          \
+  {                                                   \
+    V link;                                           \
+    if constexpr (kShared) {                          \
+      link = A::set_complex(u + 2 * (3 * (i) + (j))); \
+    } else {                                          \
+      link = A::load(u + (3 * (i) + (j)) * kN);       \
+    }                                                 \
+    x0 = A::complex_mul_add(link, chi0##j, x0);       \
+    x1 = A::complex_mul_add(link, chi1##j, x1);       \
+  }
+#define MEMKERN_PRODUCT(i)          \
+  V x0 = A::zero(), x1 = A::zero(); \
+  MEMKERN_COLUMN(i, 0)              \
+  MEMKERN_COLUMN(i, 1)              \
+  MEMKERN_COLUMN(i, 2)
+#else
 #define MEMKERN_EXCHANGE(h, j) const V odd##h##j = A::exchanged(chi##h##j);
   MEMKERN_SIX(MEMKERN_EXCHANGE)
-  const auto* u = at.links + 18 * kDirection * (kShared ? 1 : kN / 2);
 #define MEMKERN_PARTS(k)                                     \
   if constexpr (kShared) {                                   \
     re = A::set(u[2 * (k)]), im = A::set(u[2 * (k) + 1]);    \
@@ -278,26 +313,31 @@ MEMKERN_INLINE void add_mixed(const Reach<typename A::Real>& at, V& a0, V& a1, V
     const V both = A::load(u + (k)*kN);                      \
     re = A::real_parts(both), im = A::imaginary_parts(both); \
   }
-#define MEMKERN_ROW(i)                                              \
-  {                                                                 \
-    V re, im;                                                       \
-    MEMKERN_PARTS(3 * (i))                                          \
-    V x0 = A::mul(re, chi00), x1 = A::mul(re, chi10);               \
-    V y0 = A::mul(im, odd00), y1 = A::mul(im, odd10);               \
-    MEMKERN_PARTS(3 * (i) + 1)                                      \
-    x0 = A::mul_add(re, chi01, x0), x1 = A::mul_add(re, chi11, x1); \
-    y0 = A::mul_add(im, odd01, y0), y1 = A::mul_add(im, odd11, y1); \
-    MEMKERN_PARTS(3 * (i) + 2)                                      \
-    x0 = A::mul_add(re, chi02, x0), x1 = A::mul_add(re, chi12, x1); \
-    y0 = A::mul_add(im, odd02, y0), y1 = A::mul_add(im, odd12, y1); \
-    x0 = A::mul_add(y0, A::minus_plus(), x0);                       \
-    x1 = A::mul_add(y1, A::minus_plus(), x1);                       \
-    a##i = A::add(a##i, x0), b##i = A::add(b##i, x1);               \
-    c##i = plus_turned<A, conjugate(kTurn0)>(c##i, x0);             \
-    d##i = plus_turned<A, conjugate(kTurn1)>(d##i, x1);             \
+#define MEMKERN_PRODUCT(i)                                        \
+  V re, im;                                                       \
+  MEMKERN_PARTS(3 * (i))                                          \
+  V x0 = A::mul(re, chi00), x1 = A::mul(re, chi10);               \
+  V y0 = A::mul(im, odd00), y1 = A::mul(im, odd10);               \
+  MEMKERN_PARTS(3 * (i) + 1)                                      \
+  x0 = A::mul_add(re, chi01, x0), x1 = A::mul_add(re, chi11, x1); \
+  y0 = A::mul_add(im, odd01, y0), y1 = A::mul_add(im, odd11, y1); \
+  MEMKERN_PARTS(3 * (i) + 2)                                      \
+  x0 = A::mul_add(re, chi02, x0), x1 = A::mul_add(re, chi12, x1); \
+  y0 = A::mul_add(im, odd02, y0), y1 = A::mul_add(im, odd12, y1); \
+  x0 = A::mul_add(y0, A::minus_plus(), x0);                       \
+  x1 = A::mul_add(y1, A::minus_plus(), x1);
+#endif
+#define MEMKERN_ROW(i)                                  \
+  {                                                     \
+    MEMKERN_PRODUCT(i)                                  \
+    a##i = A::add(a##i, x0), b##i = A::add(b##i, x1);   \
+    c##i = plus_turned<A, conjugate(kTurn0)>(c##i, x0); \
+    d##i = plus_turned<A, conjugate(kTurn1)>(d##i, x1); \
   }
   MEMKERN_ROW(0) MEMKERN_ROW(1) MEMKERN_ROW(2)
 #undef MEMKERN_ROW
+#undef MEMKERN_PRODUCT
+#undef MEMKERN_COLUMN
 #undef MEMKERN_PARTS
 #undef MEMKERN_EXCHANGE
 #undef MEMKERN_PERMUTE

@@ -88,6 +88,15 @@ namespace narrow {
 #else
 #define MEMKERN_GATHER(length, space)
 #endif
+#undef MEMKERN_ONLY_SVE
+#if MEMKERN_TARGET_IS_SVE
+#define MEMKERN_ONLY_SVE(length, space) \
+  MEMKERN_BOTH("fcadd", length, space, ComplexAdd) \
+  MEMKERN_BOTH("fcmla", length, space, ComplexMultiplyAdd) \
+  MEMKERN_ENTRY("whilelo/throughput" length, space::independent<space::While>)
+#else
+#define MEMKERN_ONLY_SVE(length, space)
+#endif
 #undef MEMKERN_VECTORS
 #define MEMKERN_VECTORS(length, space) \
   MEMKERN_VALUES(length, space) \
@@ -95,7 +104,8 @@ namespace narrow {
   MEMKERN_BOTH("permute", length, space, Permute) \
   MEMKERN_ENTRY("ordered add/throughput" length, space::ordered_independent) \
   MEMKERN_ENTRY("ordered add/latency" length, space::ordered_dependent) \
-  MEMKERN_GATHER(length, space)
+  MEMKERN_GATHER(length, space) \
+  MEMKERN_ONLY_SVE(length, space)
 
 constexpr Entry kEntries[] = {
 #if MEMKERN_SIMD

@@ -10,6 +10,7 @@
 
 #include "families/latency/args.hpp"
 #include "simd/nontemporal.hpp"
+#include "simd/stream-inl.hpp"
 #include "simd/targets.hpp"
 
 #if MEMKERN_TARGET_EXISTS
@@ -69,7 +70,7 @@ struct Lines {
     return hn::Add(sum, hn::Load(Tag(), reinterpret_cast<const std::uint64_t*>(from)));
   }
   MEMKERN_INLINE static void store(std::byte* to, std::uint64_t word) {
-    hn::Stream(hn::Set(Tag(), word), Tag(), reinterpret_cast<std::uint64_t*>(to));
+    stream(hn::Set(Tag(), word), Tag(), reinterpret_cast<std::uint64_t*>(to));
   }
   MEMKERN_INLINE static std::uint64_t total(Words sum) {
     return hn::GetLane(hn::SumOfLanes(Tag(), sum));

@@ -14,6 +14,7 @@
 #include "families/streaming/args.hpp"
 #include "hwy/highway.h"
 #include "simd/nontemporal.hpp"
+#include "simd/stream-inl.hpp"
 #include "simd/targets.hpp"
 
 #if MEMKERN_TARGET_EXISTS
@@ -26,8 +27,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The simd technique stores whole vectors non-temporally, the scalar one single elements, where the
 // target has no vectors.
 #undef MEMKERN_NT_VARIANT  // may differ from target to target
-#define MEMKERN_NT_VARIANT \
-  (HWY_ARCH_X86_64 && (MEMKERN_SIMD || (MEMKERN_NONTEMPORAL && !MEMKERN_TARGET_HAS_VECTORS)))
+#define MEMKERN_NT_VARIANT               \
+  ((HWY_ARCH_ARM_A64 && MEMKERN_SIMD) || \
+   (HWY_ARCH_X86_64 && (MEMKERN_SIMD || (MEMKERN_NONTEMPORAL && !MEMKERN_TARGET_HAS_VECTORS))))
 
 // Vectors that a reduction sums in the type of the values, a thousand per accumulator. The sums of
 // the blocks are added in double, to limit the rounding error of long sums.
@@ -35,6 +37,8 @@ inline constexpr std::int64_t kBlock = std::int64_t{1} << 13;
 // Bytes of each stream between two bursts of prefetches.
 inline constexpr std::int64_t kBurst_B = 512;
 inline constexpr std::int64_t kLine_B = 64;
+// Bytes that are zeroed before they are written, where that replaces reads.
+inline constexpr std::uintptr_t kZeroed_B = 2048;
 
 // Integers are unsigned in the kernels, so that sums and products are modulo their range; the
 // arrays and `dtype` of the entries are signed.
@@ -97,7 +101,7 @@ struct Packed {
   MEMKERN_INLINE void store(int k, std::int64_t i, Value value) const {
     T* to = static_cast<T*>(args.stream[k]) + i;
     if constexpr (kNonTemporal) {
-      hn::Stream(value, Tag(), to);
+      stream(value, Tag(), to);
     } else {
       hn::StoreU(value, Tag(), to);
     }
@@ -168,11 +172,40 @@ MEMKERN_INLINE std::int64_t burst(const StreamingArgs& args, std::int64_t i, std
   return i + kBurst_B / kSize < end ? i + kBurst_B / kSize : end;
 }
 
+#if MEMKERN_SIMD && HWY_ARCH_ARM_A64
+// Elements [begin, end) of outputs that the operation does not read, in ordinary stores to blocks
+// that are zeroed before.
+template <class T, class Op, int kUnroll>
+MEMKERN_INLINE void map_zeroed(const StreamingArgs& args, std::int64_t begin, std::int64_t end,
+                               std::uintptr_t block_B) {
+  for (std::int64_t i = begin; i < end;) {
+    T* first = static_cast<T*>(args.stream[0]) + i;
+    const auto left_B = kZeroed_B - reinterpret_cast<std::uintptr_t>(first) % kZeroed_B;
+    const auto most = static_cast<std::int64_t>((left_B + sizeof(T) - 1) / sizeof(T));
+    const std::int64_t stop = i + most < end ? i + most : end;
+    for (int k = 0; k < (std::is_same_v<Op, Init4> ? args.streams : 1); ++k) {
+      T* to = static_cast<T*>(args.stream[k]);
+      zero_blocks(to + i, to + stop, block_B);
+    }
+    map_elements<Op, kUnroll>(Single<T, false>{args}, Packed<T, false>{args}, i, stop, args.alpha,
+                              args.beta);
+    i = stop;
+  }
+}
+#endif
+
 template <class T, class Op, bool kNonTemporal, int kUnroll>
 MEMKERN_INLINE void map_range(const StreamingArgs& args, std::int64_t begin, std::int64_t end) {
   const Single<T, kNonTemporal> single{args};
 #if MEMKERN_SIMD
   const Packed<T, kNonTemporal> packed{args};
+#if HWY_ARCH_ARM_A64
+  if constexpr (kNonTemporal) {
+    if (const auto block_B = zero_block_B(); block_B > 0 && block_B <= kZeroed_B) {
+      return map_zeroed<T, Op, kUnroll>(args, begin, end, block_B);
+    }
+  }
+#endif
   if constexpr (kNonTemporal) {
     // Non-temporal stores need aligned vectors.
     const auto vector_B = static_cast<std::uintptr_t>(packed.lanes()) * sizeof(T);

@@ -7,7 +7,8 @@ instruction set (`isa`); the variant ``scalar`` uses single doubles.
 
 An ``ordered add`` sums a vector's lanes one after the other, from L1 if there is no instruction for
 this.  The latency of a store includes a load of the same place.  ``gather with index load`` loads a
-vector of indices before each gather.
+vector of indices before each gather.  SVE alone has ``fcadd`` and ``fcmla``, on complex numbers,
+and ``whilelo``, which sets a predicate (Alappat et al. 2021, table 2 and section 2).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from memkern.spec.registry import case, register, shows_options_of
 
 INSTRUCTIONS = (
     *("load", "store", "add", "mul", "fma", "divide", "horizontal add", "ordered add"),
-    *("permute", "gather", "gather with index load", "atomic add"),
+    *("permute", "gather", "gather with index load", "atomic add", "fcadd", "fcmla", "whilelo"),
 )
 QUANTITIES = ("throughput", "latency")
 # As in cpp/families/instructions/args.hpp.
@@ -154,6 +155,10 @@ def expected(case: Case, chains: int, lanes: int) -> Values:
         "divide": 8 / before if steps % 2 else before,
         "horizontal add": np.zeros_like(before),
         "permute": before[:, ::-1] if steps % 2 else before,
+        # Of interleaved real and imaginary parts.
+        "fcadd": before - steps * signs,
+        "fcmla": before + steps,
+        "whilelo": before,
     }
     return after[instruction]
 
