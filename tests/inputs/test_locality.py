@@ -72,6 +72,14 @@ def test_a_model_has_the_reuse_and_the_elements_of_what_it_resembles(kind):
     assert not np.array_equal(found, model(len(indices), indices, seed=4)) or kind == "cyclic"
 
 
+def test_a_model_may_be_longer_than_what_it_resembles():
+    # Steps of both directions.
+    found = model(3000, KINDS["random"][:1000], seed=1)
+    assert len(found) == 3000 and found.indices.min() == 0
+    given = np.unique(KINDS["random"][:1000])
+    assert len(np.unique(found)) == pytest.approx(3 * len(given), rel=0.01)
+
+
 def test_errors_of_models_are_differences_of_hits():
     # Half of the accesses are hits in a cache of one element, none and all beside them.
     half = [0, 0, 1, 1, 2, 2]

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from memkern.checks import INT64_MAX, integer, several
+from memkern.checks import integer, several
 from memkern.errors import InputError
 from memkern.inputs.pattern import Pattern, as_indices, check_largest, check_length, owned
 
@@ -137,7 +137,8 @@ def model(length: int, indices: npt.ArrayLike, seed: int = 0, name: str = "indic
 
     Where a given access is the first to an element, it is one of the given steps between such
     elements, with the probability that it has after the step before it (a Markov chain of first
-    order), within the range of the given elements; one that was accessed before is passed over.
+    order), within the range of the given elements unless the pattern is longer; one that was
+    accessed before is passed over.
     All others have the distance of reuse of a given access at random. `model_error` tells how far
     the distances of reuse are from the given ones.
 
@@ -176,8 +177,8 @@ def model(length: int, indices: npt.ArrayLike, seed: int = 0, name: str = "indic
     stack: list[int] = []
     # Where an element that was accessed before leads to the next one that may be free.
     beyond: dict[int, int] = {}
-    # The elements of a longer pattern are more than the given ones.
-    span = int(np.ptp(elements)) + 1 if length <= len(elements) else 2 * INT64_MAX
+    # The elements of a longer pattern are more than the given ones: it has no range.
+    span = int(np.ptp(elements)) + 1 if length <= len(elements) else 0
     newest, step, found = 0, 0, []
     again = given[given > FIRST] if np.any(given > FIRST) else given
     distances = np.where(np.resize(given, length) == FIRST, FIRST, rng.choice(again, length))
@@ -185,7 +186,8 @@ def model(length: int, indices: npt.ArrayLike, seed: int = 0, name: str = "indic
         if distance == FIRST:
             choices = after.get(step, steps)
             step = choices[rng.integers(len(choices))]
-            place = begin = (newest + step) % span
+            place = newest + step
+            begin = place = place % span if span else place
             while place in beyond:
                 place = beyond[place]
             newest = place
