@@ -274,9 +274,9 @@ def _of_osaca(text: str) -> Prediction:
     head = re.search(r"^.*\|\|  CP .*$", combined, re.MULTILINE)
     last = combined.rstrip().rpartition("\n")[2]
     numbers = [(m.end(), float(m[0])) for m in re.finditer(r"\d+\.\d+", last)]
-    *ports, _, (_, carried) = numbers if len(numbers) > 1 else [*numbers, (0, 0.0), (0, 0.0)]
-    if head is None or not ports or re.search(r"[^\d. ]", last):
+    if head is None or len(numbers) < 3 or re.search(r"[^\d. ]", last):
         return UNKNOWN
+    *ports, _, (_, carried) = numbers
     names = [(m.end(), m[0]) for m in re.finditer(r"\w+", head[0].partition("||")[0])]
     # A name ends at most as far to the right as its number, the next one further.
     cycles = dict.fromkeys((name for _, name in names), 0.0) | {
