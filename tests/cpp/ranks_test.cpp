@@ -2,6 +2,7 @@
 #include "backends/ranks/arrays.hpp"
 #include "backends/ranks/device.hpp"
 #include "backends/ranks/gather.hpp"
+#include "backends/ranks/indexed.hpp"
 #include "backends/ranks/messages.hpp"
 #include "backends/ranks/words.hpp"
 #include "families/amo/patterns.hpp"
@@ -559,7 +560,7 @@ void expect_moved(bool outer, std::int64_t batch, Range range) {
   Elements e = elements(op, outer);
   ranks::Settings settings{batch, false, 0};
   const auto* sparse = static_cast<const std::byte*>(gathers(op) ? e.args.source : e.args.target);
-  using G = ranks::Gather<Ordered, ranks::Single, std::uint64_t, std::int64_t, op>;
+  using G = ranks::Planned<ranks::Gather<Ordered, ranks::Single, std::uint64_t, std::int64_t, op>>;
   if (Turn::ranks == 1) {
     // A launch does nothing for another range than the prepared one.
     G::prepare(&e.args, range, 1, &settings);
@@ -615,10 +616,53 @@ TEST(Gather, CompletesInBatches) {
   }
 }
 
+// a[x] = b[y] + 3 c for the elements of a range, without an index array for c.
+void expect_computed(std::int64_t n, Range range) {
+  std::vector<double> a(static_cast<std::size_t>(n), 1.0);
+  std::vector<double> b(a.size());
+  std::vector<double> c(a.size());
+  std::vector<std::int32_t> x(a.size());
+  std::vector<std::int32_t> y(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    b[i] = static_cast<double>(2 * i);
+    c[i] = static_cast<double>(5 * i + 1);
+    x[i] = static_cast<std::int32_t>(a.size() - 1 - i);
+    y[i] = static_cast<std::int32_t>(i * i % a.size());
+  }
+  StreamingArgs args;
+  args.stream[0] = over_all<Ordered>(a);
+  args.stream[1] = over_all<Ordered>(b);
+  args.stream[2] = over_all<Ordered>(c);
+  args.index[0] = over_all<Ordered>(x);
+  args.index[1] = over_all<Ordered>(y);
+  args.rows = n;
+  args.alpha = 3.0;
+  const ranks::Accesses accesses{{0, 1, ranks::kDirect}, false};
+  using Kernel = ranks::IndexedKernel<Ordered, ranks::Single, double, ranks::Triad, 3>;
+  in_turn([&] { Kernel(args, range, accesses).run({4, false, 0}); });
+  for (std::int64_t i = range.begin; i < range.end; ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    a[static_cast<std::size_t>(x[k])] = b[static_cast<std::size_t>(y[k])] + 3.0 * c[k];
+  }
+  const auto* written = static_cast<const std::byte*>(args.stream[0]);
+  EXPECT_EQ(read<double>(ranks::arrays<Ordered>(), written, a.size()), a) << n;
+}
+
+TEST(Indexed, ComputesTheElementsOfTheRange) {
+  for (const int ranks : {1, 2, 5}) {
+    Turn::ranks = ranks;
+    for (const std::int64_t n : {1, 4, 33}) {
+      expect_computed(n, {0, n});
+      expect_computed(n, {n / 3, n - n / 4});
+    }
+  }
+}
+
 TEST(Device, HasEntriesForWhatTheLibraryHas) {
   std::vector<DeviceEntry> entries;
   ranks::add_atomics<Ordered>(entries);
   ranks::add_gathers<Ordered, ranks::Single>(entries, "single");
+  ranks::add_indexed<Ordered, ranks::Single>(entries, "single");
   ranks::add_messages<Ordered>(entries);
   std::set<std::string> seen;
   for (const DeviceEntry& e : entries) {
@@ -627,7 +671,8 @@ TEST(Device, HasEntriesForWhatTheLibraryHas) {
         kernel + " " + e.dtype + " " +
         (kernel.starts_with("amo.") ? e.template_variant : std::string(e.index) + e.variant);
     EXPECT_TRUE(seen.insert(name).second) << name;
-    EXPECT_EQ(std::string(e.dtype).starts_with("float"), kernel.starts_with("spatter."));
+    const bool moves = kernel.starts_with("spatter.") || kernel.starts_with("raider.");
+    EXPECT_EQ(std::string(e.dtype).starts_with("float"), moves);
   }
   EXPECT_EQ(seen.count("amo.rand uint64 exchange/relaxed/unused"), 1U);
   EXPECT_EQ(seen.count("amo.sg uint64 exchange/relaxed/unused"), 0U);
@@ -635,6 +680,8 @@ TEST(Device, HasEntriesForWhatTheLibraryHas) {
   EXPECT_EQ(seen.count("amo.gather uint32 cas-retry/relaxed/used"), 1U);
   EXPECT_EQ(seen.count("amo.rand uint64 plain/relaxed/used"), 0U);
   EXPECT_EQ(seen.count("spatter.gather float32 int64single"), 1U);
+  EXPECT_EQ(seen.count("raider.gather_add@release float64 int32single"), 1U);
+  EXPECT_EQ(seen.count("raider.triad float64 single"), 0U);
   EXPECT_EQ(seen.count("messages.fetch_add uint64 rma"), 1U);
   EXPECT_EQ(seen.count("messages.send uint64 two-sided"), 0U);
 }

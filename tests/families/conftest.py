@@ -4,8 +4,8 @@ import pytest
 from plotting import Results
 
 from memkern.families.amo import kernels as atomics
-from memkern.families.spatter import kernels as gathers
 from memkern.machine.remote import Description
+from memkern.shared import over_ranks
 
 
 @pytest.fixture(scope="module")
@@ -18,5 +18,5 @@ def whole(request):
 def three_ranks(monkeypatch):
     """Let this single process build cases for three ranks."""
     found = Description("a library", 0, (0, 1, 2), True)
-    for kernels in (atomics, gathers):
+    for kernels in (atomics, over_ranks):
         monkeypatch.setattr(kernels, "description", lambda *_: found)

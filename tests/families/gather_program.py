@@ -21,16 +21,24 @@ from memkern.spec.case import Case
 # Kernels and inputs: instances that are a multiple of the ranks or not, fewer instances than ranks,
 # descending bases, several deltas, elements of a single rank.
 SHAPES: list[tuple[str, dict[str, Any]]] = [
-    ("gather", {"pattern": [0, 3, 1, 3], "delta": 2, "count": 24}),
-    ("gather", {"pattern": [5, 0, 2], "delta": [4, 9], "count": 31}),
-    ("gather", {"pattern": "UNIFORM:8:4", "delta": -3, "count": 9}),
-    ("gather", {"pattern": [7], "delta": 0, "count": 3}),
-    ("gather", {"pattern": [0, 90, 45, 60, 30, 15, 75], "delta": 1, "count": 10, "seed": 3}),
-    ("scatter", {"pattern": [2, 0, 1], "delta": 3, "count": 29}),
-    ("scatter", {"pattern": [0, 24, 48, 72], "delta": 1, "count": 24}),
-    ("scatter", {"pattern": [0, 5], "delta": [20, 10], "count": 3}),
-    ("multigather", {"pattern": [9, 2, 4, 0], "pattern_gather": [3, 1, 1], "count": 20}),
-    ("multiscatter", {"pattern": [6, 2, 4, 0], "pattern_scatter": [3, 1, 0], "count": 20}),
+    ("raider.gather_copy", {"elements": 31, "pattern": "zipf:1"}),
+    ("raider.gather_triad", {"elements": 64, "pattern": "central"}),
+    ("raider.scatter_scale", {"elements": 3, "pattern": "permutation"}),
+    ("raider.gather_add", {"elements": 47, "pattern": "stride:3", "definition": "release"}),
+    ("raider.sg_triad", {"elements": 50, "pattern": "permutation", "alpha": 5.0}),
+    ("spatter.gather", {"pattern": [0, 3, 1, 3], "delta": 2, "count": 24}),
+    ("spatter.gather", {"pattern": [5, 0, 2], "delta": [4, 9], "count": 31}),
+    ("spatter.gather", {"pattern": "UNIFORM:8:4", "delta": -3, "count": 9}),
+    ("spatter.gather", {"pattern": [7], "delta": 0, "count": 3}),
+    (
+        "spatter.gather",
+        {"pattern": [0, 90, 45, 60, 30, 15, 75], "delta": 1, "count": 10, "seed": 3},
+    ),
+    ("spatter.scatter", {"pattern": [2, 0, 1], "delta": 3, "count": 29}),
+    ("spatter.scatter", {"pattern": [0, 24, 48, 72], "delta": 1, "count": 24}),
+    ("spatter.scatter", {"pattern": [0, 5], "delta": [20, 10], "count": 3}),
+    ("spatter.multigather", {"pattern": [9, 2, 4, 0], "pattern_gather": [3, 1, 1], "count": 20}),
+    ("spatter.multiscatter", {"pattern": [6, 2, 4, 0], "pattern_scatter": [3, 1, 0], "count": 20}),
 ]
 
 
@@ -50,13 +58,13 @@ def every_case(device: str) -> Iterator[Case]:
         dtype, index_dtype = next(types)
         flush_every = (1, 3, 1000)[len(shape["pattern"]) % 3] if variant == "single" else 1
         how = {"dtype": dtype, "index_dtype": index_dtype, "flush_every": flush_every, "runs": 2}
-        yield mk.case(f"spatter.{kernel}", device=device, variant=variant, **how, **shape)
+        yield mk.case(kernel, device=device, variant=variant, **how, **shape)
 
 
 def label(case: Case) -> tuple[Any, ...]:
     """Return the values that identify a case."""
     knobs = case.knobs
-    shape = (case.columns["pattern"], case.columns["delta"], case.columns["count"])
+    shape = [case.columns.get(name) for name in ("pattern", "delta", "count", "elements")]
     return (case.spec.name, *shape, knobs.variant, case.dtype, knobs.flush_every)
 
 
@@ -93,6 +101,25 @@ def moved(case: Case, sparse: Any, dense: Any) -> tuple[Any, Any]:
     return sparse, dense
 
 
+def computed(case: Case, before: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays after an invocation of RaiderSTREAM's operations, by loops."""
+    access, operation = case.spec.name.removeprefix("raider.").split("@")[0].split("_")
+    direct = range(case.integers["elements"])
+    indices = iter(case.indices[name] for name in sorted(case.indices))
+    written, *read = (array.name for array in case.spec.arrays)
+    after = {name: values.copy() for name, values in before.items()}
+    by = {written: next(indices) if access.startswith("s") else direct}
+    # Direct operands come first.
+    left = len(case.indices) - access.startswith("s")
+    by |= {name: next(indices) if k >= len(read) - left else direct for k, name in enumerate(read)}
+    alpha = case.numbers.get("alpha", 1.0)
+    for i in direct:
+        x = [before[name][by[name][i]] for name in read]
+        values = {"copy": x[0], "scale": alpha * x[0], "add": sum(x), "triad": x[0] + alpha * x[-1]}
+        after[written][by[written][i]] = values[operation]
+    return after
+
+
 def applied(device: str) -> dict[str, Any]:
     """Return the cases in which an invocation and NumPy move different elements."""
     failed = []
@@ -105,9 +132,12 @@ def applied(device: str) -> dict[str, Any]:
             for name, array in case.prepare().native.arrays().items()
         }
         after = case.apply(**before)
-        sparse, dense = moved(case, before["sparse"], before["dense"])
-        same = (after["sparse"] == sparse).all() and (after["dense"] == dense).all()
-        if not everywhere(bool(same)):
+        if "sparse" in before:
+            wanted = dict(zip(("sparse", "dense"), moved(case, **before), strict=True))
+        else:
+            wanted = computed(case, before)
+        same = all(np.allclose(after[name], values) for name, values in wanted.items())
+        if not everywhere(same):
             failed.append(label(case))
     return {"failed": failed}
 
@@ -122,16 +152,18 @@ def faults(device: str) -> dict[str, Any]:
     for case in cases(device):
         native = case.prepare().native
         gathers = "gather" in case.spec.name
-        if case.columns["delta"] == "0" or case.columns["count"] < ranks().size:
+        if case.columns.get("delta") == "0" or case.iterations < ranks().size:
             continue
-        name = "dense" if gathers else "sparse"
-        array, count, wrap = native.arrays()[name], *map(case.integers.get, ("count", "wrap"))
-        length = case.columns["pattern_length"]
+        spatter = "sparse" in native.arrays()
+        name = ("dense" if gathers else "sparse") if spatter else case.spec.arrays[0].name
+        array = native.arrays()[name]
         last = array["columns"] - 1
-        if gathers:
+        if gathers and spatter:
+            count, wrap = map(case.integers.get, ("count", "wrap"))
+            length = case.columns["pattern_length"]
             last = ((array["rows"] - 1) * wrap + (count - 1) % wrap) * length + length - 1
         wrong = {
-            "lost": corrupted(native, name, last, lambda value: value + 1),
+            "lost": corrupted(native, name, last, lambda value: 2 * value + 1),
             "idle": Changed(native, run=lambda k: 0.0, run_range=lambda a, b: 0.0),
         }
         missed += [

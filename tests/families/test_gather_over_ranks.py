@@ -1,4 +1,4 @@
-"""Gather and scatter of a sparse array that is distributed over ranks."""
+"""Gather and scatter of a distributed sparse array, and RaiderSTREAM with indices over ranks."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,7 +57,7 @@ def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
 
 
 def test_every_method_validates(over):
-    cases = -(-10 * len(backends.of(over.device).moves) // over.step)
+    cases = -(-15 * len(backends.of(over.device).moves) // over.step)
     assert over.found["validates"] == {"cases": cases, "failed": []}
 
 
@@ -120,6 +120,24 @@ def test_scatters_write_each_element_once() -> None:
     for shape in ({"pattern": [0, 2]}, {"pattern": [0, 1], "delta": 0}, {"pattern": [3, 3]}):
         with refused("scatters over ranks write each element once"):
             mk.scatter(**{"delta": 2, "count": 100, "device": "mpi", **shape})
+
+
+@pytest.mark.usefixtures("three_ranks")
+def test_raider_over_ranks_needs_indices_and_stores_each_element_once() -> None:
+    case = mk.raider("sg_triad", 100, device="mpi")
+    assert case.integers["workers"] == 3
+    assert case.columns["remote_share"] == pytest.approx(2 / 3, abs=0.1)
+    assert mk.raider("gather_copy", 100, device="mpi", pattern="central").columns[
+        "remote_share"
+    ] == pytest.approx(0.67)
+    with refused("raider.central_triad has no indices"):
+        mk.raider("central_triad", 100, device="mpi")
+    with refused("scatters over ranks write each element once"):
+        mk.raider("scatter_copy", 100, device="mpi", pattern="zipf:1")
+    with refused("give variant single, not best"):
+        mk.raider("scatter_copy", 100, device="mpi", flush_every=4)
+    with refused("one thread of each rank"):
+        mk.raider("gather_copy", 100, device="mpi", threads=2)
 
 
 def test_rows_differ_between_ranks() -> None:

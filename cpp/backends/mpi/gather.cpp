@@ -12,6 +12,7 @@
 #include "backends/mpi/exchange.hpp"
 #include "backends/mpi/library.hpp"
 #include "backends/ranks/gather.hpp"
+#include "backends/ranks/indexed.hpp"
 #include "backends/ranks/table.hpp"
 #include "core/body.hpp"
 #include "engine/device.hpp"
@@ -212,6 +213,9 @@ const ranks::TableRegistrar registrar([](std::vector<DeviceEntry>& all) {
   ranks::add_gathers<Library, Indexed>(all, "indexed");
   ranks::add_gathers<Library, Packed>(all, "packed");
   ranks::add_gathers<Library, Collective>(all, "neighbor");
+  ranks::add_indexed<Library, Indexed>(all, "indexed");
+  ranks::add_indexed<Library, Packed>(all, "packed");
+  ranks::add_indexed<Library, Collective>(all, "neighbor");
 });
 
 }  // namespace

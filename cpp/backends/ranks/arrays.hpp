@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/ranks/meeting.hpp"
+#include "core/body.hpp"
 #include "core/device_memory.hpp"
 #include "core/limits.hpp"
 
@@ -62,6 +63,15 @@ class Arrays {
     if ((rank + 1) * a.share <= byte) ++rank;
     if (rank > a.last_rank) rank = a.last_rank;
     return {&a.memory, static_cast<int>(rank), byte - rank * a.share};
+  }
+
+  // The bytes of an array of `bytes` bytes that this rank owns.
+  Range own_part(const std::byte* address, std::int64_t bytes) const {
+    Range own{0, 0};
+    for_parts(address, bytes, [&](const Place<Memory>& p, std::int64_t first, std::int64_t count) {
+      if (p.rank == L::rank()) own = {first, first + count};
+    });
+    return own;
   }
 
   void write(const std::byte* to, const void* from, std::int64_t bytes) const {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "backends/ranks/arrays.hpp"
-#include "backends/ranks/latest.hpp"
+#include "backends/ranks/planned.hpp"
 #include "backends/ranks/settings.hpp"
 #include "core/parts.hpp"
 #include "engine/device.hpp"
@@ -27,22 +27,23 @@ struct Moves {
   std::vector<std::int64_t> dense_at;
 };
 
+// A range of an array of T.
 template <class L, class T>
-std::vector<T> local_copy(const void* array, std::int64_t count) {
-  std::vector<T> all(static_cast<std::size_t>(count));
-  arrays<L>().read(all.data(), static_cast<const std::byte*>(array),
-                   count * std::int64_t{sizeof(T)});
-  return all;
+std::vector<std::int64_t> local_copy(const void* array, Range range) {
+  std::vector<T> all(static_cast<std::size_t>(range.end - range.begin));
+  arrays<L>().read(all.data(),
+                   reinterpret_cast<const std::byte*>(static_cast<const T*>(array) + range.begin),
+                   std::ssize(all) * std::int64_t{sizeof(T)});
+  return {all.begin(), all.end()};
 }
 
 // The indices of a pattern, through the outer ones if there are any.
 template <class L, class I>
 std::vector<std::int64_t> pattern_of(const void* index, const void* outer, std::int64_t length) {
-  const std::vector<I> inner = local_copy<L, I>(index, length);
-  std::vector<std::int64_t> pattern(inner.begin(), inner.end());
+  std::vector<std::int64_t> pattern = local_copy<L, I>(index, {0, length});
   if (outer == nullptr) return pattern;
   const std::int64_t reach = *std::max_element(pattern.begin(), pattern.end()) + 1;
-  const std::vector<I> outers = local_copy<L, I>(outer, reach);
+  const auto outers = local_copy<L, I>(outer, {0, reach});
   for (std::int64_t& i : pattern) i = outers[static_cast<std::size_t>(i)];
   return pattern;
 }
@@ -59,7 +60,7 @@ Moves moves_of(const SpatterArgs& args, SpatterOp op, Range range) {
   const SpatterArgs::Walk& walk = gathers(op) ? args.gather_walk : args.scatter_walk;
   const auto pattern = pattern_of<L, I>(gathers(op) ? args.gather_index : args.scatter_index,
                                         args.outer_index, args.length);
-  const auto prefix = local_copy<L, std::int64_t>(walk.prefix, walk.cycle);
+  const auto prefix = local_copy<L, std::int64_t>(walk.prefix, {0, walk.cycle});
   const Range own = contiguous_part(range.end - range.begin, L::ranks(), L::rank());
   for (std::int64_t n = range.begin + own.begin; n < range.begin + own.end; ++n) {
     const std::int64_t base = walk.origin + n / walk.cycle * walk.period +
@@ -72,32 +73,21 @@ Moves moves_of(const SpatterArgs& args, SpatterOp op, Range range) {
   return moves;
 }
 
-// Elements T, which are copied as words of their size, by indices I. A method has a Plan, which all
-// ranks construct together from the sparse array, its operation and this rank's moves;
-// run(settings) executes the moves.
+// Elements T, which are copied as words of their size, by indices I. All ranks construct a method
+// together, from the sparse array, the direction and this rank's moves; run(settings) executes
+// them.
 template <class L, template <class, class> class Method, class T, class I, SpatterOp kOp>
-struct Gather {
-  using Plan = Method<L, T>;
+class Gather {
+ public:
+  using Args = SpatterArgs;
+  static const void* key(const Args& args) { return args.dense; }
+  Gather(const Args& args, Range range)
+      : method_(static_cast<const std::byte*>(gathers(kOp) ? args.source : args.target),
+                gathers(kOp), moves_of<L, T, I>(args, kOp, range)) {}
+  void run(const Settings& settings) const { method_.run(settings); }
 
-  static Latest<Plan>& latest() {
-    // Never destroyed, since the library ends earlier.
-    static auto* only = new Latest<Plan>;
-    return *only;
-  }
-  static const SpatterArgs& args_of(const void* p) { return *static_cast<const SpatterArgs*>(p); }
-
-  static void prepare(const void* p, Range range, int, void*) {
-    const SpatterArgs& args = args_of(p);
-    const auto* sparse = static_cast<const std::byte*>(gathers(kOp) ? args.source : args.target);
-    latest().update(args.dense, range, [&] {
-      return std::make_unique<Plan>(sparse, gathers(kOp), moves_of<L, T, I>(args, kOp, range));
-    });
-  }
-  static void launch(const void* p, Range range, int, void* queue) {
-    if (Plan* const plan = latest().get(args_of(p).dense, range)) {
-      plan->run(*static_cast<const Settings*>(queue));
-    }
-  }
+ private:
+  Method<L, T> method_;
 };
 
 // Loads or stores each element by a separate operation; elements of this rank directly.
@@ -152,7 +142,7 @@ void add_gathers(std::vector<DeviceEntry>& all, const char* variant) {
   const auto add = [&]<class T, class I, SpatterOp kOp>(const char* kernel, const char* dtype,
                                                         const char* index) {
     using G = Gather<L, Method, T, I, kOp>;
-    all.push_back({{kernel, variant, dtype, index, nullptr, nullptr}, G::launch, 1, G::prepare});
+    all.push_back(Planned<G>::entry(kernel, variant, dtype, index));
   };
   const auto add_types = [&]<SpatterOp kOp>(const char* kernel) {
     using W = std::uint64_t;

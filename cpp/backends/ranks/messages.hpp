@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backends/ranks/arrays.hpp"
-#include "backends/ranks/latest.hpp"
+#include "backends/ranks/planned.hpp"
 #include "backends/ranks/settings.hpp"
 #include "engine/device.hpp"
 #include "engine/primitive.hpp"
@@ -133,28 +133,17 @@ void MessagePlan<L>::run(const Settings& settings) const {
 
 // Iterations are messages: a window of them for each pair.
 template <class L, class Pattern>
-struct Messages {
-  static Latest<MessagePlan<L>>& latest() {
-    // Never destroyed, since the library ends earlier.
-    static auto* only = new Latest<MessagePlan<L>>;
-    return *only;
-  }
-  static void prepare(const void* p, Range range, int, void*) {
-    const MessageArgs& args = *static_cast<const MessageArgs*>(p);
-    latest().update(args.slots, range,
-                    [&] { return std::make_unique<MessagePlan<L>>(args, range); });
-  }
-  static void launch(const void* p, Range range, int, void* queue) {
-    const auto* const plan = latest().get(static_cast<const MessageArgs*>(p)->slots, range);
-    if (plan != nullptr) plan->template run<Pattern>(*static_cast<const Settings*>(queue));
-  }
+struct Messages : MessagePlan<L> {
+  using Args = MessageArgs;
+  using MessagePlan<L>::MessagePlan;
+  static const void* key(const Args& args) { return args.slots; }
+  void run(const Settings& settings) const { MessagePlan<L>::template run<Pattern>(settings); }
 };
 
 template <class L>
 void add_messages(std::vector<DeviceEntry>& all) {
   const auto add = [&]<class Pattern>(Pattern, const char* kernel, const char* variant) {
-    using M = Messages<L, Pattern>;
-    all.push_back({{kernel, variant, "uint64", "", nullptr, nullptr}, M::launch, 1, M::prepare});
+    all.push_back(Planned<Messages<L, Pattern>>::entry(kernel, variant, "uint64", ""));
   };
   add(messages::Put{}, "messages.put", "rma");
   add(messages::Get{}, "messages.get", "rma");

@@ -5,10 +5,15 @@ element 0. The paper indexes one operand of add and triad, the 2024 release both
 
 If an index array has duplicates, several iterations store to one element. The check then requires
 the value of the last of these with one worker, and of any of these with several workers.
+
+On ``mpi`` and ``shmem`` all arrays are distributed over all ranks. Each rank executes the
+iterations with the numbers of its own elements: it gathers the operands that are accessed by index
+into buffers, computes, and scatters the results (see `memkern.shared.over_ranks`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from memkern.errors import InputError
 from memkern.inputs import indices
 from memkern.machine.declarations import declared
 from memkern.shared.cache_lines import accessed, partly_accessed
@@ -30,6 +36,7 @@ from memkern.shared.checking import (
     positions,
 )
 from memkern.shared.elementwise import PATTERN, REPEATS, length, mccalpin, streaming_inputs
+from memkern.shared.over_ranks import check_size, check_stored_once, owners, ranks_of, refuse
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model, once_for_inputs
 from memkern.spec.inputs import Given, index_type
 from memkern.spec.kernel import (
@@ -72,11 +79,31 @@ def _indexed(given: Given) -> Case:
             label, arrays[index_name] = _cached_indices(pattern, n, seed + number, given.repeats)
         else:
             label, arrays[index_name] = indices.build(pattern, n, seed, given.repeats)
-    return given.case(
+    built = given.case(
         integers={"elements": n},
         indices=arrays,
         index_dtype=given.index_dtype if arrays else "",
         columns={"elements": n, "index_pattern": label},
+        fixed={"threads": 1} if given.knobs.backend.over_ranks else None,
+    )
+    return _over_ranks(built, ranks_of(given)) if given.knobs.backend.over_ranks else built
+
+
+def _over_ranks(case: Case, ranks: int) -> Case:
+    """Return a case with the share of remote elements; refuse it if ranks can't run it."""
+    if not case.indices:
+        raise InputError(f"{case.spec.name} has no indices: leave device out")
+    n = case.iterations
+    check_size(-(-n // ranks), ranks)
+    if case.spec.name.partition(".")[2].startswith("s"):
+        # Arrays are accessed by IDX1 first.
+        check_stored_once(case.indices["IDX1"])
+    rank = owners(np.arange(n), n, ranks, case.value_B)
+    remote = [np.mean(rank[index] != rank) for index in case.indices.values()]
+    return dataclasses.replace(
+        case,
+        integers={**case.integers, "workers": ranks},
+        columns={**case.columns, "remote_share": float(np.mean(remote))},
     )
 
 
@@ -193,7 +220,9 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
                 *((PATTERN, REPEATS, index_type()) if idx else ()),
             ),
             build=_indexed,
-            limits=Limits((*DTYPES, *INTEGER_DTYPES), INDEX_DTYPES if idx else ("",)),
+            limits=Limits(
+                (*DTYPES, *INTEGER_DTYPES), INDEX_DTYPES if idx else ("",), refuse=refuse
+            ),
             counts=Counts(flops=declaration.flops),
             numbers=declaration.scalars,
         )

@@ -50,7 +50,7 @@ from memkern.families.spatter.sides import (
 from memkern.inputs.patterns import Pattern, as_pattern, usual_count
 from memkern.inputs.patterns import PatternLike as PatternLike
 from memkern.machine.declarations import declared
-from memkern.machine.remote import description
+from memkern.shared.over_ranks import check_size, check_stored_once, ranks_of, refuse
 from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model
 from memkern.spec.inputs import REQUIRED, Given, index_type, row
 from memkern.spec.kernel import INDEX_DTYPES, IndexArray
@@ -70,17 +70,6 @@ KERNELS = {
 _REPORT_MEMORY_B = 3 * 10**9
 # Sums and products of numbers below this fit in 64 bits.
 _FAR = 2**60
-
-
-def _refuse(case: Case) -> None:
-    """Raise InputError for batches over ranks with a method that may move all elements at once."""
-    knobs = case.knobs
-    batches = knobs.backend.over_ranks and knobs.flush_every > 1
-    if batches and len(knobs.backend.moves) > 1 and knobs.variant != "single":
-        raise InputError(
-            f"flush_every is for variant single, since others move all elements at once: give "
-            f"variant single, not {knobs.variant}"
-        )
 
 
 def _stride(case: Case) -> dict[str, int | None]:
@@ -184,9 +173,10 @@ def _case(given: Given) -> Case:
     integers = {"count": count, "wrap": given.wrap}
     fixed: dict[str, Any] = {}
     if given.knobs.backend.over_ranks:
-        device, threads = given.knobs.device, given.option("threads")
-        over_ranks.refuse(given.knobs.backend, kernel, given.option("variant"), threads=threads)
-        ranks, row_B = description(device).ranks, length * np.dtype(given.dtype).itemsize
+        if kernel == "gs":
+            device = given.knobs.device
+            raise InputError(f"gs has one sparse array too many for {device}: use gather")
+        ranks, row_B = ranks_of(given), length * np.dtype(given.dtype).itemsize
         integers |= {"wrap": over_ranks.rows(given.wrap, count, ranks, row_B), "workers": ranks}
         fixed["threads"] = 1
     columns = {
@@ -211,13 +201,10 @@ def _over_ranks(case: Case) -> Case:
     """Return a case with the share of remote elements; refuse it if ranks can't run it."""
     side = SparseSide(case, "scatter" if "pattern_scatter" in case.indices else "gather")
     ranks = case.integers["workers"]
-    over_ranks.check_size(case.integers["wrap"] * len(side.index), ranks)
+    check_size(case.integers["wrap"] * len(side.index), ranks)
     positions = side.positions(np.arange(side.count))
-    if "pattern_scatter" in case.indices and len(np.unique(positions)) < positions.size:
-        raise InputError(
-            "scatters over ranks write each element once, since the order of writes is not known: "
-            "use a pattern without repeats and a larger delta"
-        )
+    if "pattern_scatter" in case.indices:
+        check_stored_once(positions)
     share = over_ranks.remote_share(positions, side.size, ranks, case.value_B)
     return dataclasses.replace(case, columns={**case.columns, "remote_share": share})
 
@@ -238,7 +225,7 @@ for _kernel, _summary in KERNELS.items():
             model=Model(bytes_B=lambda case: sum(from_memory(case)), transfers=transfers),
             inputs=_inputs(_kernel),
             build=_case,
-            limits=Limits(index_dtypes=INDEX_DTYPES, refuse=_refuse),
+            limits=Limits(index_dtypes=INDEX_DTYPES, refuse=refuse),
             derived_columns=_stride,
         )
     )
