@@ -40,6 +40,7 @@
 #include "python/errors.hpp"
 #include "python/loading.hpp"
 #include "python/request.hpp"
+#include "python/trace.hpp"
 
 namespace py = pybind11;
 
@@ -456,6 +457,7 @@ PYBIND11_MODULE(_memkern, m) {
   restore_arithmetic();
   translate_errors();
 
+  define_trace(m);
   m.def("topology", &topology);
   m.def(
       "describe_machine",

@@ -34,6 +34,7 @@ from memkern.cli import (
     questions,
     report,
     sweep,
+    tracing,
     turns,
 )
 from memkern.cli.measuring import warn
@@ -212,10 +213,8 @@ def _verbs(first: str = "") -> dict[str, Verb]:
     own = family_module(family_of(first), "verb")
     verbs = _verbs_of([own]) if own else {}
     if first not in verbs:
-        families = family_modules("verb")
-        verbs = _verbs_of(
-            [machine, machine_file, ecm, *families, sweep, turns, compare, analysis, report]
-        )
+        measuring = [machine, machine_file, ecm, *family_modules("verb"), sweep, turns]
+        verbs = _verbs_of([*measuring, tracing, compare, analysis, report])
     return {n: verb for n, verb in verbs.items() if n.partition(" ")[0] == first} or verbs
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from memkern.errors import InputError
 from memkern.files import reason
 from memkern.host.file import usual_path
+from memkern.instrumented import FOLDER
 from memkern.limits import read_text
 from memkern.machine.environment import fields_of
 
@@ -45,7 +46,7 @@ _COUNTED = ("-g", "-fsanitize=thread")
 _SCALAR = ("-fno-vectorize", "-fno-slp-vectorize", "-fno-openmp-simd")
 _COUNTED_OF = {"gcc": (), "clang": _SCALAR, "zig": _SCALAR}
 _WRAPPED = "-Wl," + ",".join(f"--wrap={name}" for name in ("memcpy", "memmove", "memset"))
-_HOOKS = Path(__file__).with_name("counted.c")
+_HOOKS = ("counted.c", "hooks.h")
 _LONGEST_S = 120.0
 
 
@@ -103,7 +104,7 @@ def built(source: str, name: str, extra: Sequence[str] = (), *, counted: bool = 
         The compiler refuses it, or others may write to the cache.
     """
     own = flags(name, extra) + ([*_COUNTED, *_COUNTED_OF[_kind()]] if counted else [])
-    hooks = _HOOKS.read_text(encoding="utf-8") if counted else ""
+    hooks = "".join((FOLDER / name).read_text() for name in _HOOKS) if counted else ""
     parts = [source, hooks, *compiler()[0], compiler()[1], *own, _processor()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     folder = usual_path().parent / "kernels"
@@ -173,7 +174,17 @@ def _build(path: Path, source: str, name: str, own: Sequence[str], counted: bool
         _compile([*own, "-c", "-o", str(object_), str(code)], code, name)
         linked = [str(object_)]
         if counted:
-            _compile(["-O2", "-fPIC", "-fvisibility=hidden", "-c", "-o", str(hooks), str(_HOOKS)])
+            _compile(
+                [
+                    "-O2",
+                    "-fPIC",
+                    "-fvisibility=hidden",
+                    "-c",
+                    "-o",
+                    str(hooks),
+                    str(FOLDER / _HOOKS[0]),
+                ]
+            )
             linked += [str(hooks), _WRAPPED]
         linked += [word for word in own if word.startswith("-l")]
         _compile(["-shared", "-o", str(whole), *linked, "-lm"])
