@@ -172,6 +172,9 @@ Trace::Trace(const std::string& path) : path_(path) {
       if (parts_.size() <= thread) parts_.resize(thread + 1);
       parts_[thread].push_back(at);
     }
+    if (text_.empty() && (size_B_ - kHead_B) % kPart_B != 0) {
+      throw InputError(path + " is cut off after " + std::to_string(size_B_) + " bytes");
+    }
     for (std::size_t thread = 0; thread < parts_.size(); ++thread) profile(thread);
   } catch (...) {
     munmap(memory, static_cast<std::size_t>(size_B_));
@@ -293,32 +296,50 @@ AtomicLines Trace::atomics() const {
   return found;
 }
 
-Trace::Sequence Trace::sequence(int thread, std::uint32_t site, std::uint32_t other,
-                                std::int64_t most) const {
-  Sequence found;
-  if (thread < 0 || thread >= threads())
-    throw InputError("there is no thread " + std::to_string(thread));
-  std::uint64_t from = 0;
-  std::int64_t value = -1;
+void Trace::follow(int thread, std::vector<Sequence>& sequences, std::int64_t most) const {
+  if (thread < 0 || thread >= threads()) {
+    throw InputError(path_ + " has no thread " + std::to_string(thread));
+  }
+  struct Last {
+    std::uint64_t at = 0;
+    std::int64_t value = -1;
+    bool wanted = false;
+    std::vector<Sequence*> of;
+  };
+  std::vector<Last> sites(sites_.size());
+  const auto site = [&](std::uint32_t number) {
+    if (number >= sites.size()) throw InputError(path_ + " has no such instruction");
+    return &sites[number];
+  };
+  for (Sequence& s : sequences) {
+    site(s.site)->of.push_back(&s);
+    if (s.other != kNoSite) site(s.other)->wanted = true;
+  }
+  std::size_t unfinished = sequences.size();
   struct Enough {};
+  const auto define = [&](std::uint64_t caller, std::uint32_t, std::uint32_t) {
+    return numbers_.at(caller);
+  };
+  const auto visit = [&](const Access& a, std::uint64_t) {
+    Last& known = sites[a.site];
+    if (known.wanted) {
+      known.at = a.at;
+      known.value = a.value;
+    }
+    for (Sequence* const s : known.of) {
+      if (std::ssize(s->at) == most) continue;
+      s->at.push_back(a.at);
+      if (s->other != kNoSite) {
+        s->from.push_back(sites[s->other].at);
+        s->value.push_back(sites[s->other].value);
+      }
+      if (std::ssize(s->at) == most && --unfinished == 0) throw Enough{};
+    }
+  };
   try {
-    walk(
-        static_cast<std::size_t>(thread),
-        [&](std::uint64_t caller, std::uint32_t, std::uint32_t) { return numbers_.at(caller); },
-        [&](const Access& a, std::uint64_t) {
-          if (a.site == other) {
-            from = a.at;
-            value = a.value;
-          }
-          if (a.site != site) return;
-          found.at.push_back(a.at);
-          found.from.push_back(from);
-          found.value.push_back(value);
-          if (std::ssize(found.at) >= most) throw Enough{};
-        });
+    walk(static_cast<std::size_t>(thread), define, visit);
   } catch (const Enough&) {
   }
-  return found;
 }
 
 }  // namespace memkern

@@ -26,6 +26,9 @@ namespace memkern {
 
 enum : std::uint32_t { kReads = 1, kWrites = 2, kAtomic = 4 };
 
+// Instead of the number of a site.
+inline constexpr std::uint32_t kNoSite = ~std::uint32_t{0};
+
 // An access. A loaded value is known of a sample of them, or is negative.
 struct Access {
   std::uint64_t at = 0;
@@ -83,13 +86,15 @@ class Trace {
   int threads() const { return static_cast<int>(parts_.size()); }
   AtomicLines atomics() const;
 
-  // The first `most` accesses of a site by a thread: their addresses, and the addresses and values
-  // of the last loads of another site, 0 and -1 if there are none.
+  // The first accesses of a site by a thread: their addresses, and the addresses and values of the
+  // last loads of another site, 0 and -1 if there are none.
   struct Sequence {
+    std::uint32_t site = 0, other = 0;
     std::vector<std::uint64_t> at, from;
     std::vector<std::int64_t> value;
   };
-  Sequence sequence(int thread, std::uint32_t site, std::uint32_t other, std::int64_t most) const;
+  // Fills the sequences with at most `most` accesses each.
+  void follow(int thread, std::vector<Sequence>& sequences, std::int64_t most) const;
 
  private:
   // Calls visit(access, last) for the accesses of a thread, where `last` is the site's address

@@ -59,17 +59,22 @@ void define_trace(py::module_& m) {
              return py::make_tuple(found.accesses, found.lines, found.shared);
            })
       .def(
-          "sequence",
-          [](const Trace& trace, int thread, std::uint32_t site, std::uint32_t other,
-             std::int64_t most) {
-            Trace::Sequence found;
+          "sequences",
+          [](const Trace& trace, int thread,
+             const std::vector<std::pair<std::uint32_t, std::uint32_t>>& sites, std::int64_t most) {
+            std::vector<Trace::Sequence> found;
+            for (const auto& [site, other] : sites) found.push_back({site, other, {}, {}, {}});
             {
               const py::gil_scoped_release released;
-              found = trace.sequence(thread, site, other, most);
+              trace.follow(thread, found, most);
             }
-            return py::make_tuple(array(found.at), array(found.from), array(found.value));
+            py::list all;
+            for (const Trace::Sequence& s : found) {
+              all.append(py::make_tuple(array(s.at), array(s.from), array(s.value)));
+            }
+            return all;
           },
-          py::arg("thread"), py::arg("site"), py::arg("other"), py::arg("most"));
+          py::arg("thread"), py::arg("sites"), py::arg("most"));
 }
 
 }  // namespace memkern

@@ -36,6 +36,9 @@ from memkern.checks import (
     shown,
     unknown,
 )
+from memkern.checks import (
+    number as number_of,
+)
 from memkern.errors import InputError
 from memkern.inputs.patterns import NOTATION, Pattern, as_pattern, parse, usual_count
 from memkern.limits import check_memory
@@ -81,6 +84,9 @@ class SpatterFile:
         Whether the backend is ``cuda``.
     block_shared : int or None
         Additional shared memory of each block on a GPU in bytes; None if it was not given.
+    weights : dict of str to float
+        Parts of an application's bytes by name, if configurations have the key ``weight`` (which is
+        not Spatter's: `memkern patterns` writes it).
     """
 
     configs: list[Config]
@@ -88,6 +94,7 @@ class SpatterFile:
     threads: int | None = None
     on_gpu: bool = False
     block_shared: int | None = None
+    weights: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 # Keys that each kernel uses; its patterns are required.
@@ -355,6 +362,7 @@ def read_json(  # noqa: C901
     check_memory(_PARSED_B * len(data), label)
     warnings: dict[str, list[int]] = {}  # configurations by message
     configs = []
+    weights: dict[str, float] = {}
     unchecked_B = 0
     for number, values in enumerate(_parse_json(data, label)):
         where = f"{label}, config {number}"
@@ -380,6 +388,8 @@ def read_json(  # noqa: C901
                     f"{', '.join(of_version_0)} of Spatter 0 is not in Spatter 2, and changes the "
                     "measurement: give the indices as the pattern, and leave it out"
                 )
+            if "weight" in values:
+                weights[_name(values.get("name"))] = number_of(values.pop("weight"), "weight", 0)
             for key in values:
                 if key not in _KEYS:
                     warn(f"unknown key {shown(key)} is ignored")
@@ -396,7 +406,9 @@ def read_json(  # noqa: C901
         if unchecked_B > _MAX_UNCHECKED_B:
             check_memory(unchecked_B, f"{label} with all of its patterns")
             unchecked_B = 0
-    return SpatterFile(configs, [_sentence(*warning) for warning in warnings.items()])
+    return SpatterFile(
+        configs, [_sentence(*warning) for warning in warnings.items()], weights=weights
+    )
 
 
 _ARGUMENTS = (
@@ -735,4 +747,7 @@ def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
         parsed = configs_from_options(
             **{key: value for key, value in arguments.items() if value is not None}, on_gpu=on_gpu
         )
-    return SpatterFile(parsed.configs, warnings + parsed.warnings, threads, on_gpu, block_shared)
+    warnings += parsed.warnings
+    return SpatterFile(
+        parsed.configs, warnings, threads, on_gpu, block_shared, weights=parsed.weights
+    )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections import defaultdict
+import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from memkern.errors import InputError
 from memkern.extension import _memkern
+from memkern.inputs import traces
 from memkern.inputs.locality import FIRST, reuse_distances
 from memkern.inputs.pattern import owned
 
@@ -30,6 +32,7 @@ _REGULAR = 0.95
 _FEW = 32  # accesses from which on an instruction is looked at
 _HOLDS = 0.95
 _MOST = 2**20  # indices of a pattern
+_MOST_OF_ALL = 2**23
 _LONGEST = 2**16  # indices of an instance
 _CYCLE = 64
 _TURNS = 64  # index arrays of an instruction
@@ -152,6 +155,7 @@ class _Sites:
         self.whole = 1 + self.trace.left_out / max(self.recorded, 1)
         self.lines = json.loads(self.trace.text or "{}")
         self.feeding = [self._feeding(site) for site in self.sites]
+        self.sequences = self._sequences()
 
     def place(self, k: int) -> tuple[str, str]:
         """Return the source line and the function of an instruction."""
@@ -194,16 +198,38 @@ class _Sites:
         step = max(site["deltas"], key=site["deltas"].__getitem__, default=0)
         return step if site["deltas"].get(step, 0) >= _REGULAR * (site["count"] - 1) else None
 
-    def sequence(self, k: int, other: int = _NONE) -> tuple[_Ints, _Ints, _Ints]:
-        """Return addresses of the thread that accesses most, and another instruction's loads."""
-        threads = self.sites[k]["threads"]
-        at, origin, value = self.trace.sequence(int(np.argmax(threads)), k, other, _MOST)
-        return at.astype(np.int64), origin.astype(np.int64), self._signed(value, other)
+    def origins(self, k: int) -> tuple[int, int]:
+        """Return the instruction that loads an instruction's index, and the first one of a chain.
 
-    def _signed(self, value: _Ints, other: int) -> _Ints:
-        if other == _NONE or self.sites[other]["size"] != 4:
-            return value
-        return np.where(value < 2**31, value, value - 2**32)
+        They differ if the index is itself loaded through an index array.
+        """
+        feeding = self.feeding[k]
+        if feeding is None:
+            return _NONE, _NONE
+        near = feeding["on"]
+        outer = self.feeding[near]
+        return near, near if outer is None or self.regular(near) else outer["on"]
+
+    def _sequences(self) -> dict[tuple[int, int], tuple[_Ints, _Ints, _Ints]]:
+        """Return the accesses of indirect instructions, beside the loads of their indices.
+
+        They are addresses, addresses of the loads, and loaded values where they are known (else
+        -1), of the thread that accesses most.
+        """
+        wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for k, site in enumerate(self.sites):
+            if self.indirect(k):
+                pairs = {(k, other) for other in self.origins(k)}
+                wanted[int(np.argmax(site["threads"]))] += sorted(pairs)
+        most = min(_MOST, _MOST_OF_ALL // max(sum(map(len, wanted.values())), 1))
+        found = {}
+        for thread, asked in wanted.items():
+            told = self.trace.sequences(thread, asked, most)
+            for pair, (at, origin, value) in zip(asked, told, strict=True):
+                if pair[1] != _NONE and self.sites[pair[1]]["size"] == 4:
+                    value = np.where(value < 2**31, value, value - 2**32)
+                found[pair] = at.astype(np.int64), origin.astype(np.int64), value
+        return found
 
 
 def extract(paths: Sequence[str | Path], least_share: float = 0.0) -> Extracted:
@@ -222,7 +248,7 @@ def extract(paths: Sequence[str | Path], least_share: float = 0.0) -> Extracted:
         A file is no trace, or damaged.
     """
     found: list[Found] = []
-    every = [_Sites(Path(path)) for path in paths]
+    every = [_sites_of(Path(path)) for path in paths]
     total = [round(sum(s["bytes"] for s in one.sites) * one.whole) for one in every]
     for path, one in zip(paths, every, strict=True):
         found += [
@@ -237,6 +263,16 @@ def extract(paths: Sequence[str | Path], least_share: float = 0.0) -> Extracted:
         sum(one.recorded for one in every),
         tuple(np.sum([one.trace.atomics() for one in every], axis=0).tolist()),
     )
+
+
+def _sites_of(path: Path) -> _Sites:
+    """Return the instructions of a trace, also of other tools."""
+    if traces.is_own(path):
+        return _Sites(path)
+    with tempfile.TemporaryDirectory() as folder:
+        converted = Path(folder, path.name)
+        traces.write(converted, traces.events(path))
+        return _Sites(converted)
 
 
 def _of_trace(all: _Sites, total_B: int) -> list[Found]:
@@ -324,18 +360,15 @@ def _instances(all: _Sites, k: int) -> list[_Shape]:
     site, feeding = all.sites[k], all.feeding[k]
     if feeding is None or feeding["scale"] % site["size"]:
         return []
-    near = root = feeding["on"]
-    outer = all.feeding[near]
-    if outer is not None and not all.regular(near):
-        root = outer["on"]
-    at, origin, value = all.sequence(k, root)
-    through = all.sequence(k, near)[2] if root != near else None
+    near, root = all.origins(k)
+    at, origin, value = all.sequences[k, root]
+    through = all.sequences[k, near][2] if root != near else None
     values, numbers = np.unique(np.diff(origin), return_counts=True)
     if len(values) < 2:
         return []
     begins = np.flatnonzero(np.diff(origin, prepend=-1) != values[np.argmax(numbers)])
     lengths = np.diff(np.append(begins, len(at)))
-    if len(at) == _MOST:
+    if len(at) < site["threads"][np.argmax(site["threads"])]:
         begins, lengths = begins[:-1], lengths[:-1]  # the last one is cut off
     # Instances of one array follow each other.
     changes = (np.diff(origin[begins]) != 0) | (np.diff(lengths) != 0)
@@ -412,13 +445,16 @@ def _cycle(moves: _Ints) -> int | None:
 def _whole(all: _Sites, sites: list[int]) -> _Shape:
     """Return the accesses of instructions that take turns as one pattern."""
     first = all.sites[sites[0]]
-    of_each = [all.sequence(k)[0] for k in sites]
+    of_each = [all.sequences[k, all.origins(k)[0]][0] for k in sites]
     fewest = min(map(len, of_each))
     at = np.stack([one[:fewest] for one in of_each], axis=1).ravel()[:_MOST]
     # Of accesses that repeat, those of one repetition.
-    head = at[: min(_FEW, len(at) // 2)]
-    again = (p for p in np.flatnonzero(at == at[0])[1:] if (at[p : p + len(head)] == head).all())
-    at = at[: next((p for p in again if (at[p:] == at[: len(at) - p]).all()), len(at))]
+    likely = (
+        p
+        for p in np.flatnonzero(at == at[0])[1:]
+        if (at[p : p + _FEW] == at[:_FEW][: len(at) - p]).all()
+    )
+    at = at[: next((p for p in likely if (at[p:] == at[: len(at) - p]).all()), len(at))]
     indices = (at - at.min()) // first["size"]
     return _Shape(_kernel(first), {"pattern": indices}, {"delta": 0}, len(at))
 
@@ -467,5 +503,11 @@ def write_suite(found: Extracted) -> bytes:
     """
     if not found.patterns:
         raise InputError("the trace has no indirect accesses, so that there is no pattern to write")
-    lines = ",\n ".join(json.dumps(pattern.config()) for pattern in found.patterns)
+    configs = [pattern.config() for pattern in found.patterns]
+    names = Counter[str]()
+    for config in configs:
+        names[config["name"]] += 1
+        if names[config["name"]] > 1:
+            config["name"] += f" {names[config['name']]}"
+    lines = ",\n ".join(map(json.dumps, configs))
     return f"[{lines}]\n".encode()

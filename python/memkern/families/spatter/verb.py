@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from memkern.checks import shown
 from memkern.cli.measuring import beside, exit_code, measure, warn
@@ -25,6 +25,9 @@ from memkern.families.spatter import kernels as spatter
 from memkern.inputs import spatter_files as spatter_input
 from memkern.spec.case import Case
 from memkern.spec.sequences import product
+
+if TYPE_CHECKING:
+    from memkern.formats import ResultSet
 
 
 def _reassign_short_options(args: argparse.Namespace) -> None:
@@ -60,7 +63,26 @@ def _spatter(args: argparse.Namespace) -> int:
 
     cases = product(build, {"number": range(len(found.configs))})
     answers = [beside("Spatter", "both take the shortest time of the runs")]
+    if found.weights:
+        answers.append(_weighted(found.weights))
     return exit_code(measure(cases, args, answers=answers))
+
+
+def _weighted(weights: Mapping[str, float]) -> Callable[[ResultSet], str]:
+    """Return the answer on the bandwidth of an application's patterns together."""
+
+    def answer(results: ResultSet) -> str:
+        rates = {r["name"]: r["bandwidth_GBps"] for r in results if r["valid"]}
+        known = {name: weight for name, weight in weights.items() if name in rates}
+        if not known:
+            return ""
+        rate = sum(known.values()) / sum(w / rates[name] for name, w in known.items())
+        return (
+            f"the patterns together, {sum(known.values()):.0%} of the application's bytes: "
+            f"{rate:.3g} GB/s (harmonic mean, weighted by bytes)"
+        )
+
+    return answer
 
 
 def _suite(args: argparse.Namespace) -> int:
