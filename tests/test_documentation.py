@@ -252,6 +252,7 @@ def test_options_in_the_text_exist(document):
         named = words[0] == "memkern" and len(words) > 1 and not words[1].startswith("--")
         verb = cli._command(words[1:])[0] if named else None
         assert verb is None or verb in known, code
+        words = words[: words.index("--")] if "--" in words else words
         options = {word[2:].partition("=")[0] for word in words if word.startswith("--")}
         # Options of other programs are not tested.
         if words[0] in ("memkern", *(f"--{option}" for option in options)):

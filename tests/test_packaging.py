@@ -43,14 +43,21 @@ def test_every_file_of_the_package_is_installed():
 def test_the_stub_matches_the_extension():
     stub = ast.parse((TREE / "_memkern.pyi").read_text())
     functions = {node.name: node for node in stub.body if isinstance(node, ast.FunctionDef)}
-    (prepared,) = (node for node in stub.body if isinstance(node, ast.ClassDef))
-    methods = {node.name: node for node in prepared.body if isinstance(node, ast.FunctionDef)}
-    assert functions.keys() | {"Prepared"} == public(dir(_memkern))
-    assert methods.keys() - {"__init__"} == public(dir(_memkern.Prepared))
-    for owner, declared in ((_memkern, functions), (_memkern.Prepared, methods)):
+    classes = {
+        node.name: {m.name: m for m in node.body if isinstance(m, ast.FunctionDef)}
+        for node in stub.body
+        if isinstance(node, ast.ClassDef)
+    }
+    assert functions.keys() | classes.keys() == public(dir(_memkern))
+    for name, methods in classes.items():
+        assert methods.keys() - {"__init__"} == public(dir(getattr(_memkern, name)))
+    owners = {getattr(_memkern, name): methods for name, methods in classes.items()}
+    for owner, declared in {_memkern: functions, **owners}.items():
         for name, node in declared.items():
             given = [a.arg for a in node.args.args + node.args.kwonlyargs if a.arg != "self"]
-            if name == "__init__":
+            if isinstance(getattr(owner, name), property):
+                continue
+            if name == "__init__" and owner is _memkern.Prepared:
                 # It has only keyword arguments, and refuses missing and unknown ones.
                 assert given == [*REQUEST, "exchange"]
                 _memkern.Prepared(**REQUEST)

@@ -46,9 +46,11 @@ from memkern.studies.corun import corun as corun
 from memkern.studies.describe import describe as describe
 from memkern.studies.doctor import doctor as doctor
 from memkern.studies.explain import explain as explain
+from memkern.studies.extraction import extract as extract
 from memkern.studies.interleaved import compare_runs as compare_runs
 from memkern.studies.machine_file import measure_machine as measure_machine
 from memkern.studies.scaling import scaling as scaling
+from memkern.studies.tracing import trace as trace
 from memkern.studies.tune import tune as tune
 import memkern.families.dw.operator as _dw
 import memkern.families.spmv.product as _spmv
@@ -76,6 +78,7 @@ __all__ = [
     "dw",
     "efficiencies",
     "explain",
+    "extract",
     "fit_t0_wmax",
     "fleet",
     "gather",
@@ -113,6 +116,7 @@ __all__ = [
     "stream",
     "suites",
     "sweep",
+    "trace",
     "transfers",
     "tune",
     "vary",

@@ -151,5 +151,6 @@ def test_the_commands_of_remarks_run(capsys):
     commands = {remark.command for remarks in REMARKS.values() for remark in remarks.values()} - {
         ""
     }
-    for command in commands:
+    # Some need a file of the user.
+    for command in {command for command in commands if "TRACE" not in command}:
         assert run(capsys, *command.split())[0] == 0, command

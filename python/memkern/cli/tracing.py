@@ -138,7 +138,7 @@ PATTERNS_VERB = verb(
     (
         "memkern patterns app.trace",
         "memkern patterns app.trace.* -o suite.json",
-        "memkern spatter suite.json",
+        "memkern patterns lackey.txt --least 1 --json",
     ),
     argument("files", nargs="+", metavar="TRACE", help="trace of each process"),
     argument("-o", "--output", metavar="SUITE.json", help="file for Spatter and memkern"),

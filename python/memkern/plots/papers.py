@@ -177,9 +177,10 @@ REMARKS: dict[str, dict[str, Remark]] = {
     },
     "beebe2022-circustent": {
         "chart of atomics in GAPBS": Remark(
-            "missing",
-            "Its values were not published as numbers, and memkern does not count the atomic "
-            "instructions of programs.",
+            "command",
+            "Its values were not published as numbers. Of own programs, atomic accesses and the "
+            "lines that several threads share.",
+            "patterns TRACE",
         ),
         "chart of remote atomics": Remark("", "Its values were not published as numbers."),
         "table of atomics per iteration": Remark(
@@ -209,7 +210,9 @@ REMARKS: dict[str, dict[str, Remark]] = {
             "Of the four gathers, the paper's text only names PENNANT-G12; `--option patterns=` "
             "takes others.",
         ),
-        "table 1": Remark("", "As published only: memkern does not trace applications."),
+        "table 1": Remark(
+            "", "As published; `memkern patterns` counts the gathers and scatters of a program."
+        ),
         "table 2": Remark("", "As published, in our words."),
         "table 5": Remark("", "With the class of each pattern, also of those of own records."),
         "insight 5 of section 5.4.2": Remark("", "The paper has a sentence and no figure of it."),
