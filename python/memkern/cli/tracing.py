@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memkern import reference
 from memkern.checks import converter
@@ -16,6 +17,7 @@ from memkern.inputs.sizes import parse_bytes
 
 if TYPE_CHECKING:
     from memkern.studies.extraction import Extracted
+    from memkern.studies.replaying import Checked
 
 
 def _trace(args: argparse.Namespace) -> int:
@@ -38,11 +40,12 @@ def _trace(args: argparse.Namespace) -> int:
 
 def _patterns(args: argparse.Namespace) -> int:
     from memkern.studies.extraction import extract, write_suite
+    from memkern.studies.replaying import check
 
     if args.output:
         unused(args.output, args.force)
     found = extract(args.files, args.least / 100)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "place": one.place,
             "function": one.function,
@@ -61,10 +64,28 @@ def _patterns(args: argparse.Namespace) -> int:
         }
         for one in found.patterns
     ]
-    print_document(rows, _text(found), args)
+    checked = check(args.files[0], found) if args.check else {}
+    for row in rows:
+        one = checked.get(row["function"].partition(".")[0])
+        row |= {} if one is None else {**one._asdict(), "ratio": one.ratio}
+    print_document(rows, "\n".join([_text(found), *_checks(checked)]), args)
     if args.output:
         publish({Path(args.output): write_suite(found)})
     return GOOD
+
+
+def _checks(checked: Mapping[str, Checked]) -> Iterator[str]:
+    """Yield a sentence on each function whose time was compared with that of its accesses."""
+    for function, one in checked.items():
+        rest = ""
+        if one.ratio < 0.85:
+            rest = f"; {1 - one.ratio:.0%} is for something else, such as arithmetic or waiting"
+        elif one.ratio > 1.15:
+            rest = "; the loop has more of its data in caches than the accesses alone"
+        yield (
+            f"{function}: {one.loop_s * 1e3:.3g} ms a call, its accesses alone "
+            f"{one.replay_s * 1e3:.3g} ms with {one.threads} threads: {one.ratio:.2f}{rest}"
+        )
 
 
 def _text(found: Extracted) -> str:
@@ -142,6 +163,11 @@ PATTERNS_VERB = verb(
     ),
     argument("files", nargs="+", metavar="TRACE", help="trace of each process"),
     argument("-o", "--output", metavar="SUITE.json", help="file for Spatter and memkern"),
+    argument(
+        "--check",
+        action="store_true",
+        help="build and time the program without tracing, in its folder, and its accesses alone",
+    ),
     argument(
         "--least",
         default=0.1,

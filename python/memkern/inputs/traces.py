@@ -91,7 +91,7 @@ def write(path: Path, accesses: Iterable[Event]) -> None:
         for thread in threads.values():
             thread.flush(stream)
             places |= {_unique(*key): (hex(key[0]), "") for key in thread.sites}
-        stream.write(struct.pack("<QQ", 2**64 - 1, 0) + json.dumps(places).encode())
+        stream.write(struct.pack("<QQ", 2**64 - 1, 0) + json.dumps({"lines": places}).encode())
 
 
 class _Thread:

@@ -5,7 +5,7 @@ It imports nothing of the package, since builds call it often. Variables of the 
 
 - ``MEMKERN_HOOKS_FOLDER``: this program's links, which are first on ``PATH``, and the library;
 - ``MEMKERN_HOOKS_SOURCES``: names or paths of the sources, with wildcards, separated by colons;
-- ``MEMKERN_HOOKS_LIBRARY``: the library;
+- ``MEMKERN_HOOKS_LINKED``: the library, and further words for the linker;
 - ``MEMKERN_HOOKS_GCC``, ``MEMKERN_HOOKS_CLANG``: flags that compile a source.
 """
 
@@ -25,7 +25,6 @@ _OBJECTS = (".o", ".a", ".so", ".lo")
 _WITH_VALUE = ("-o", "-I", "-D", "-U", "-L", "-l", "-x", "-MF", "-MT", "-MQ", "-include",
                "-isystem", "-iquote", "-J", "-T", "-u", "-z", "-Xlinker")  # fmt: skip
 _NOT_BUILDING = ("-E", "-M", "-MM", "-S", "-fsyntax-only", "-###")
-_WRAPPED = "-Wl," + ",".join(f"--wrap={name}" for name in ("memcpy", "memmove", "memset"))
 
 
 def refusal(words: list[str]) -> str:
@@ -71,8 +70,7 @@ def commands(compiler: str, words: list[str], made: str) -> list[list[str]]:
     for number, k in enumerate(matching):
         whole[k] = f"{made}/{number}.o"
         compiled.append([compiler, *of_compiling, *flags, "-c", words[k], "-o", whole[k]])
-    library = os.environ["MEMKERN_HOOKS_LIBRARY"]
-    linked = [f"-L{folder}", f"-l{library}", f"-Wl,-rpath,{folder}", _WRAPPED]
+    linked = [f"-L{folder}", f"-Wl,-rpath,{folder}", *os.environ["MEMKERN_HOOKS_LINKED"].split()]
     return [*compiled, [compiler, *whole, *linked]]
 
 

@@ -29,7 +29,7 @@ _Ints = npt.NDArray[np.int64]
 
 READS, WRITES, ATOMIC = 1, 2, 4
 _REGULAR = 0.95
-_FEW = 32  # accesses from which on an instruction is looked at
+FEW = 32  # accesses from which on an instruction is looked at
 _HOLDS = 0.95
 _MOST = 2**20  # indices of a pattern
 _MOST_OF_ALL = 2**23
@@ -37,7 +37,7 @@ _LONGEST = 2**16  # indices of an instance
 _CYCLE = 64
 _TURNS = 64  # index arrays of an instruction
 _POINTER_B = 4096
-_NONE = 2**32 - 1
+NONE = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class _Shape(NamedTuple):
     part: float = 1.0
 
 
-class _Sites:
+class Sites:
     """The instructions of a trace."""
 
     def __init__(self, path: Path) -> None:
@@ -153,30 +153,32 @@ class _Sites:
         self.recorded = sum(site["count"] for site in self.sites)
         # Accesses of windows that were left out are distributed as the recorded ones.
         self.whole = 1 + self.trace.left_out / max(self.recorded, 1)
-        self.lines = json.loads(self.trace.text or "{}")
+        # The command of the run, and ``lines``: source line and function by caller.
+        self.about: dict[str, Any] = json.loads(self.trace.text or "{}")
         self.feeding = [self._feeding(site) for site in self.sites]
         self.sequences = self._sequences()
 
     def place(self, k: int) -> tuple[str, str]:
         """Return the source line and the function of an instruction."""
-        line, function = self.lines.get(str(self.sites[k]["caller"]), ("", ""))
+        lines = self.about.get("lines", {})
+        line, function = lines.get(str(self.sites[k]["caller"]), ("", ""))
         return line or f"{self.sites[k]['caller']:#x}", function
 
     def regular(self, k: int) -> bool:
         """Return whether few distances make up an instruction's accesses."""
         site = self.sites[k]
         frequent = sorted(site["deltas"].values())[-4:]
-        return bool(site["count"] < _FEW or sum(frequent) >= _REGULAR * (site["count"] - 1))
+        return bool(site["count"] < FEW or sum(frequent) >= _REGULAR * (site["count"] - 1))
 
     def indirect(self, k: int) -> bool:
         """Return whether an instruction accesses memory indirectly."""
-        return self.sites[k]["count"] >= _FEW and (
+        return self.sites[k]["count"] >= FEW and (
             self.feeding[k] is not None or not self.regular(k)
         )
 
     def _feeding(self, site: dict[str, Any]) -> dict[str, Any] | None:
         """Return the dependency of an instruction's addresses on a loaded value."""
-        usual = self._usual_step(site)
+        usual = self._step(site)
         for one in sorted(site["dependencies"], key=lambda d: -d["hits"] - d["all_hits"]):
             scale, tries, every = one["scale"], one["tries"], one["all_tries"]
             if not scale or scale % site["size"]:
@@ -187,14 +189,22 @@ class _Sites:
             ):
                 continue
             other = self.sites[one["on"]]
-            if (usual, self._usual_step(other)) == (scale, other["size"]) and scale == site["size"]:
+            if (usual, self._step(other)) == (scale, other["size"]) and scale == site["size"]:
                 continue  # an array beside the indices 0, 1, 2, ...
             return dict(one)
         return None
 
-    @staticmethod
-    def _usual_step(site: dict[str, Any]) -> int | None:
+    def step(self, k: int) -> int | None:
         """Return the distance between most accesses of an instruction, if there is one."""
+        return self._step(self.sites[k])
+
+    def frequent(self, k: int) -> int:
+        """Return the most frequent distance between accesses of an instruction."""
+        deltas = self.sites[k]["deltas"]
+        return int(max(deltas, key=deltas.__getitem__, default=0))
+
+    @staticmethod
+    def _step(site: dict[str, Any]) -> int | None:
         step = max(site["deltas"], key=site["deltas"].__getitem__, default=0)
         return step if site["deltas"].get(step, 0) >= _REGULAR * (site["count"] - 1) else None
 
@@ -205,7 +215,7 @@ class _Sites:
         """
         feeding = self.feeding[k]
         if feeding is None:
-            return _NONE, _NONE
+            return NONE, NONE
         near = feeding["on"]
         outer = self.feeding[near]
         return near, near if outer is None or self.regular(near) else outer["on"]
@@ -226,7 +236,7 @@ class _Sites:
         for thread, asked in wanted.items():
             told = self.trace.sequences(thread, asked, most)
             for pair, (at, origin, value) in zip(asked, told, strict=True):
-                if pair[1] != _NONE and self.sites[pair[1]]["size"] == 4:
+                if pair[1] != NONE and self.sites[pair[1]]["size"] == 4:
                     value = np.where(value < 2**31, value, value - 2**32)
                 found[pair] = at.astype(np.int64), origin.astype(np.int64), value
         return found
@@ -265,17 +275,17 @@ def extract(paths: Sequence[str | Path], least_share: float = 0.0) -> Extracted:
     )
 
 
-def _sites_of(path: Path) -> _Sites:
+def _sites_of(path: Path) -> Sites:
     """Return the instructions of a trace, also of other tools."""
     if traces.is_own(path):
-        return _Sites(path)
+        return Sites(path)
     with tempfile.TemporaryDirectory() as folder:
         converted = Path(folder, path.name)
         traces.write(converted, traces.events(path))
-        return _Sites(converted)
+        return Sites(converted)
 
 
-def _of_trace(all: _Sites, total_B: int) -> list[Found]:
+def _of_trace(all: Sites, total_B: int) -> list[Found]:
     """Return the patterns of a trace."""
     # Unrolled accesses of a line, which take turns, are one pattern.
     together: dict[Any, list[int]] = defaultdict(list)
@@ -302,7 +312,7 @@ def _of_trace(all: _Sites, total_B: int) -> list[Found]:
 
 
 def _partner(
-    all: _Sites, k: int, shapes: list[_Shape], others: dict[int, list[_Shape]]
+    all: Sites, k: int, shapes: list[_Shape], others: dict[int, list[_Shape]]
 ) -> int | None:
     """Return the other side of a copy by two index arrays, in the same source line."""
     for j, those in others.items():
@@ -327,7 +337,7 @@ def _copying(gather: _Shape, scatter: _Shape) -> _Shape:
     )
 
 
-def _found(all: _Sites, sites: list[int], total_B: int, shape: _Shape) -> Found:
+def _found(all: Sites, sites: list[int], total_B: int, shape: _Shape) -> Found:
     first, scale = all.sites[sites[0]], all.whole * shape.part
     accesses, bytes_B = (
         round(sum(all.sites[k][name] for k in sites) * scale) for name in ("count", "bytes")
@@ -352,7 +362,7 @@ def _kernel(site: dict[str, Any]) -> str:
     return "scatter" if site["how"] & WRITES else "gather"
 
 
-def _instances(all: _Sites, k: int) -> list[_Shape]:
+def _instances(all: Sites, k: int) -> list[_Shape]:
     """Return the patterns of an instruction that uses index arrays again and again.
 
     There is one for each array in turn; none if the instruction has no such arrays.
@@ -442,7 +452,7 @@ def _cycle(moves: _Ints) -> int | None:
     return next((n for n in range(1, longest + 1) if (moves[n:] == moves[:-n]).all()), None)
 
 
-def _whole(all: _Sites, sites: list[int]) -> _Shape:
+def _whole(all: Sites, sites: list[int]) -> _Shape:
     """Return the accesses of instructions that take turns as one pattern."""
     first = all.sites[sites[0]]
     of_each = [all.sequences[k, all.origins(k)[0]][0] for k in sites]
@@ -452,7 +462,7 @@ def _whole(all: _Sites, sites: list[int]) -> _Shape:
     likely = (
         p
         for p in np.flatnonzero(at == at[0])[1:]
-        if (at[p : p + _FEW] == at[:_FEW][: len(at) - p]).all()
+        if (at[p : p + FEW] == at[:FEW][: len(at) - p]).all()
     )
     at = at[: next((p for p in likely if (at[p:] == at[: len(at) - p]).all()), len(at))]
     indices = (at - at.min()) // first["size"]

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from memkern.errors import InputError, warn
 from memkern.extension import _memkern
@@ -32,7 +32,10 @@ _FLAGS = {
     "clang": "-g -fsanitize=thread -fno-vectorize -fno-slp-vectorize "
     "-mllvm -tsan-instrument-read-before-write=1",
 }
-_WRAPPED = "-Wl," + ",".join(f"--wrap={name}" for name in ("memcpy", "memmove", "memset"))
+_LINKED = {
+    "traced": "-Wl," + ",".join(f"--wrap={name}" for name in ("memcpy", "memmove", "memset")),
+    "timed": "",
+}
 _COMPILER = re.compile(r"(cc|c99|c\+\+|gcc|g\+\+|gfortran|clang|clang\+\+|flang)(-\d+)?")
 _MOST_COPIED_B = 4 * 10**9
 MOST_B = 2**32
@@ -95,7 +98,7 @@ def trace(
     target = unused(output, force).absolute()
     for old in _files(target):
         old.unlink()
-    with _copied(folder) as copy, hooked(copy, "traced", _FLAGS, sources) as environment:
+    with copied(folder) as copy, hooked(copy, "traced", _FLAGS, sources) as environment:
         if build:
             built = subprocess.run(build, shell=True, cwd=copy, env=environment, stdout=sys.stderr)
             if built.returncode:
@@ -114,8 +117,9 @@ def trace(
                 f"no traced code ran in `{shlex.join(command)}`: its sources must be compiled by "
                 "the command or by --build, with a compiler that is found on PATH"
             )
+        about = {"command": list(command), "build": build, "sources": list(sources)}
         for file in files:
-            _add_lines(file, copy)
+            _complete(file, copy, about)
     if code:
         warn(f"`{shlex.join(command)}` ended with exit code {code}; its trace was kept")
     return Traced(files, seconds, code)
@@ -128,7 +132,7 @@ def _files(target: Path) -> list[Path]:
 
 
 @contextmanager
-def _copied(folder: str | Path | None) -> Iterator[Path]:
+def copied(folder: str | Path | None) -> Iterator[Path]:
     """Copy the current folder without objects and programs, which must be built again."""
     here = Path.cwd()
     bytes_B = 0
@@ -192,8 +196,9 @@ def hooked(
     compiler = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
     if compiler is None:
         raise InputError("there is no compiler of C on PATH: install gcc or clang")
-    words = ["-O2", "-fPIC", "-shared", "-o", str(file), str(FOLDER / f"{library}.c"), _WRAPPED]
-    done = subprocess.run([compiler, *words, "-lpthread"], capture_output=True, text=True)
+    words = ["-O2", "-fPIC", "-shared", "-o", str(file), str(FOLDER / f"{library}.c")]
+    words += [*_LINKED[library].split(), "-lpthread"]
+    done = subprocess.run([compiler, *words], capture_output=True, text=True)
     if done.returncode:
         raise InputError(f"{compiler} can't compile {library}.c: {done.stderr.splitlines()[0]}")
     script = folder / "compiler"
@@ -210,7 +215,7 @@ def hooked(
         **os.environ,
         "PATH": f"{folder}{os.pathsep}{path}",
         "MEMKERN_HOOKS_FOLDER": str(folder),
-        "MEMKERN_HOOKS_LIBRARY": f"memkern_{library}",
+        "MEMKERN_HOOKS_LINKED": f"-lmemkern_{library} {_LINKED[library]}",
         "MEMKERN_HOOKS_SOURCES": ":".join(sources),
         **{f"MEMKERN_HOOKS_{kind.upper()}": words for kind, words in flags.items()},
     }
@@ -221,17 +226,24 @@ def _nothing() -> Iterator[tuple[()]]:
     yield ()
 
 
-def _add_lines(file: Path, copy: Path) -> None:
-    """Add the source line and the function of each traced instruction to a trace."""
-    trace = _memkern.Trace(str(file))
-    callers = [site["caller"] for site in trace.sites()]
+def named(head: str, callers: Sequence[int], copy: Path) -> dict[int, tuple[str, str]]:
+    """Return source line and function of the instructions before some addresses.
+
+    Parameters
+    ----------
+    head : str
+        A line of any text, then first address, length and path of each loaded file.
+    callers : sequence of int
+        Addresses after the instructions.
+    copy : Path
+        Folder of the sources, which is left out of their paths.
+    """
     lines: dict[int, tuple[str, str]] = {}
-    for line in trace.head.splitlines()[1:]:
+    for line in head.splitlines()[1:]:
         first, length, path = line.split(" ", 2)
         base, end = int(first, 16), int(first, 16) + int(length, 16)
         within = [c for c in callers if base <= c < end]
         if within and shutil.which("addr2line"):
-            # The address after the call that an access makes.
             asked = "\n".join(hex(c - 1 - base) for c in within)
             words = ["addr2line", "-f", "-C", "-e", path]
             told = subprocess.run(words, input=asked, capture_output=True, text=True).stdout
@@ -239,6 +251,26 @@ def _add_lines(file: Path, copy: Path) -> None:
             for c, function, place in zip(within, pairs[::2], pairs[1::2], strict=True):
                 place = place.partition(" (")[0].replace(f"{copy}/", "")
                 lines[c] = (f"{Path(path).name}+{c - base:#x}" if "?" in place else place, function)
-    text = json.dumps({str(c): place for c, place in lines.items()}).encode()
+    return lines
+
+
+def _functions(path: str) -> set[str]:
+    """Return the names of all functions in the debug information of a file, also inlined ones."""
+    if not shutil.which("readelf"):
+        return set()
+    words = ["readelf", "--debug-dump=info", "--wide", path]
+    told = subprocess.run(words, capture_output=True, text=True, errors="replace").stdout
+    found = re.findall(r"\(DW_TAG_subprogram\)\n(?:(?!\(DW_TAG).)*?DW_AT_name +: (.*)", told)
+    names = {name.rpartition(": ")[2].strip() for name in found}
+    return {name for name in names if re.fullmatch(r"[\w:~]+", name)}
+
+
+def _complete(file: Path, copy: Path, about: Mapping[str, Any]) -> None:
+    """Add the command, and the source line of each instruction, to a trace."""
+    trace = _memkern.Trace(str(file))
+    lines = named(trace.head, [site["caller"] for site in trace.sites()], copy)
+    paths = (line.split(" ", 2)[2] for line in trace.head.splitlines()[1:])
+    functions = {name for path in paths if path.startswith(str(copy)) for name in _functions(path)}
+    text = json.dumps({**about, "lines": lines, "functions": sorted(functions)}).encode()
     with file.open("ab") as stream:
         stream.write(struct.pack("<QQ", 2**64 - 1, 0) + text)
