@@ -7,11 +7,11 @@ indirect ones through an index array in the recorded order, all in memory of the
 
 from __future__ import annotations
 
+import math
 import subprocess
 import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from memkern.engine.public import measure
 from memkern.errors import InputError
+from memkern.spec.case import Case
 from memkern.spec.registry import case
 from memkern.studies.extraction import FEW, NONE, WRITES, Extracted, Sites
 from memkern.studies.tracing import copied, hooked, named
@@ -28,8 +29,8 @@ _FLAGS = {
     "clang": "-g -finstrument-functions-after-inlining",
 }
 _OPTIMISED = ("-O2", "-fno-tree-vectorize")
-_BUDGET_S = 0.5
-_RUNS, _RUNS_S = 5, 10.0  # of the program
+_BUDGET_S = 0.2
+_TURNS = 5
 _BUSY = 0.05  # least part of the busiest thread's accesses of a thread that takes part
 
 
@@ -74,32 +75,39 @@ def check(path: str | Path, found: Extracted) -> dict[str, Checked]:
         The trace has no command, or the program can't be built or run.
     """
     sites = Sites(Path(path))
-    if "command" not in sites.about:
+    about = sites.about
+    if "command" not in about:
         raise InputError(f"{path} has no command: only traces of `memkern trace` can be checked")
     # Parts that the program marks by a source line are timed instead of its function.
     wanted = {key for one in found.patterns for key in (_plain(one.function), one.place)}
     files = sorted({Path(one.place.rpartition(":")[0]).name for one in found.patterns})
-    times = _times(sites.about, files, wanted)
-    members: dict[str, list[int]] = defaultdict(list)
-    for k, site in enumerate(sites.sites):
-        place, function = sites.place(k)
-        if site["count"] >= FEW:
-            members[place if place in times else _plain(function)].append(k)
-    checked = {}
-    for function in sorted(wanted & times.keys() & members.keys()):
-        calls, total_s, shortest_s = times[function]
-        loop_s = shortest_s if 2 * shortest_s * calls >= total_s else total_s / calls
-        accesses = np.sum([_padded(sites, k) for k in members[function]], axis=0)
-        threads = int(np.sum(accesses >= _BUSY * accesses.max()))
-        groups: dict[int, list[int]] = defaultdict(list)
-        for k in members[function]:
-            groups[sites.sites[k]["count"]].append(k)
-        replay_s = sum(
-            _replayed(sites, group, max(round(count * sites.whole / calls), 1), threads)
-            for count, group in groups.items()
+    # The clock is not read in other functions, which may be small; a name excludes all with it.
+    others = [n for n in about["functions"] if not any(n in one for one in wanted)]
+    excluded = f" -finstrument-functions-exclude-function-list={','.join(others)}" if others else ""
+    flags = {**_FLAGS, "gcc": _FLAGS["gcc"] + excluded}
+    loops: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    replays: dict[str, list[float]] = defaultdict(list)
+    with copied(None) as copy, hooked(copy, "timed", flags, files) as environment:
+        if about["build"]:
+            _run({"args": about["build"], "shell": True}, copy, environment)
+        cases: dict[str, list[Case]] = {}
+        # In turns, since the host's state changes.
+        for _ in range(_TURNS):
+            told = _times(about["command"], copy, environment)
+            times = {name: row for name, row in told.items() if name in wanted}
+            cases = cases or _cases(sites, times, copy / ".memkern")
+            for name in times.keys() & cases.keys():
+                loops[name].append(times[name])
+                replays[name].append(sum(_seconds(one) for one in cases[name]))
+    return {
+        name: Checked(
+            loops[name][0][0],
+            min(loop_s for _, loop_s in loops[name]),
+            min(replays[name]),
+            max(one.knobs.threads for one in cases[name]),
         )
-        checked[function] = Checked(calls, loop_s, replay_s, threads)
-    return checked
+        for name in sorted(loops)
+    }
 
 
 def _plain(function: str) -> str:
@@ -107,90 +115,103 @@ def _plain(function: str) -> str:
     return function.partition(".")[0]
 
 
-def _padded(sites: Sites, k: int) -> Any:
-    of_threads = sites.sites[k]["threads"]
-    return np.pad(of_threads, (0, sites.trace.threads - len(of_threads)))
+def _run(words: dict[str, Any], copy: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        **words, cwd=copy, env=environment, capture_output=True, text=True, errors="replace"
+    )
+    if done.returncode:
+        told = (done.stderr.splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise InputError(f"`{words['args']}` failed without tracing: {told}")
 
 
 def _times(
-    about: dict[str, Any], files: Sequence[str], wanted: Collection[str]
-) -> dict[str, tuple[int, float, float]]:
-    """Return calls, and total and shortest time, of functions in some files of a program.
-
-    The clock is not read in others, which may be small.
-    """
-    # A name excludes all that contain it.
-    others = [n for n in about["functions"] if not any(n in one for one in wanted)]
-    excluded = f" -finstrument-functions-exclude-function-list={','.join(others)}" if others else ""
-    flags = {**_FLAGS, "gcc": _FLAGS["gcc"] + excluded}
-    times: dict[str, tuple[int, float, float]] = {}
-    with copied(None) as copy, hooked(copy, "timed", flags, files) as environment:
-        environment["MEMKERN_TIMES"] = str(copy / ".memkern" / "times")
-        shell: list[dict[str, Any]] = [{"args": about["build"], "shell": True}]
-        began = time.perf_counter()
-        for words in [*(shell if about["build"] else ()), *[{"args": about["command"]}] * _RUNS]:
-            if times and time.perf_counter() - began > _RUNS_S:
-                break
-            done = subprocess.run(
-                **words, cwd=copy, env=environment, capture_output=True, text=True, errors="replace"
-            )
-            if done.returncode:
-                told = (done.stderr.splitlines() or [f"exit code {done.returncode}"])[-1]
-                raise InputError(f"`{words['args']}` failed without tracing: {told}")
-            for file in (copy / ".memkern").glob("times.*"):
-                for name, calls, total_s, shortest_s in _read_times(file.read_text(), copy):
-                    _, before_s, least_s = times.get(name, (0, np.inf, np.inf))
-                    times[name] = calls, min(total_s, before_s), min(shortest_s, least_s)
-                file.unlink()
-    return times
-
-
-def _read_times(text: str, copy: Path) -> Iterator[tuple[str, int, float, float]]:
-    """Yield name, calls, and total and shortest seconds of functions and marks."""
-    head, _, rows = text.partition("\n\n")
-    lines = [line.split() for line in rows.splitlines()]
-    after = {key: int(key, 16) + 1 for key, *_ in lines if key[0] != "@"}
-    names = named(head, list(after.values()), copy)
-    for key, calls, total, shortest in lines:
-        name = key[1:] if key[0] == "@" else _plain(names.get(after[key], ("", ""))[1])
-        yield name, int(calls), int(total) / 1e9, int(shortest) / 1e9
-
-
-def _replayed(sites: Sites, group: list[int], n: int, threads: int) -> float:
-    """Return the seconds of `n` iterations of instructions that are executed together."""
+    command: Sequence[str], copy: Path, environment: dict[str, str]
+) -> dict[str, tuple[int, float]]:
+    """Run the program, and return calls and seconds of a call of its functions and marks."""
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "replay.c")
-        source.write_text(_source(sites, group, Path(folder)), encoding="utf-8")
-        made = case(
-            "own.kernel",
-            file=str(source),
-            function="replay",
-            arrays={"sum": "sum"},
-            reference=_iterations,
-            flags=_OPTIMISED,
-            n=n,
-            threads=threads,
-            budget_s=_BUDGET_S,
+        _run({"args": command}, copy, {**environment, "MEMKERN_TIMES": f"{folder}/times"})
+        found: dict[str, tuple[int, float]] = {}
+        for file in Path(folder).iterdir():
+            head, _, rows = file.read_text().partition("\n\n")
+            lines = [line.split() for line in rows.splitlines()]
+            after = {key: int(key, 16) + 1 for key, *_ in lines if key[0] != "@"}
+            names = named(head, list(after.values()), copy)
+            for key, *numbers in lines:
+                name = key[1:] if key[0] == "@" else _plain(names.get(after[key], ("", ""))[1])
+                calls, total, shortest = map(int, numbers)
+                # The mean if calls differ by much.
+                loop = shortest if 2 * shortest * calls >= total else total / calls
+                if calls * loop > math.prod(found.get(name, (0, 0.0))) * 1e9:
+                    found[name] = calls, loop / 1e9
+        return found
+
+
+def _cases(
+    sites: Sites, times: Mapping[str, tuple[int, float]], folder: Path
+) -> dict[str, list[Case]]:
+    """Return the kernels that replay a call of each function.
+
+    Instructions that are executed equally often are one loop, by as many threads as execute it.
+    """
+    groups: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for k, site in enumerate(sites.sites):
+        place, function = sites.place(k)
+        name = place if place in times else _plain(function)
+        if name in times and site["count"] >= FEW:
+            groups[name, site["count"]].append(k)
+    cases: dict[str, list[Case]] = defaultdict(list)
+    for number, ((name, count), group) in enumerate(groups.items()):
+        accesses = np.zeros(sites.trace.threads)
+        for k in group:
+            accesses[: len(sites.sites[k]["threads"])] += sites.sites[k]["threads"]
+        threads = int(np.sum(accesses >= _BUSY * accesses.max()))
+        own = folder / f"replay{number}"
+        own.mkdir()
+        (own / "replay.c").write_text(_source(sites, group, own), encoding="utf-8")
+        cases[name].append(
+            case(
+                "own.kernel",
+                file=str(own / "replay.c"),
+                function="replay",
+                arrays={"sum": "sum"},
+                reference=_iterations,
+                flags=_OPTIMISED,
+                n=max(round(count * sites.whole / times[name][0]), threads),
+                threads=threads,
+                budget_s=_BUDGET_S,
+            )
         )
-        return float(measure(made).record["time_min_s"])
+    return cases
 
 
 def _iterations(n: int) -> int:
     return n
 
 
+def _seconds(one: Case) -> float:
+    return float(measure(one).record["time_min_s"])
+
+
 def _source(sites: Sites, group: list[int], folder: Path) -> str:
     """Return a function in C that makes the accesses of instructions, and write its indices."""
     regions = _regions(sites, group)
-    memory = [f"static unsigned char *memory{r};" for r in range(len(regions))]
-    setup = [f"  memory{r} = touched({end - low});" for r, (low, end) in enumerate(regions)]
+    written = {_region(regions, sites.sites[k]) for k in group if sites.sites[k]["how"] & WRITES}
+    memory: list[str] = []
+    setup: list[str] = []
+    first: list[str] = []
+    for r, (low, end) in enumerate(regions):
+        # Threads write to memory of their own, as they do in programs without races.
+        memory.append(f"static {'__thread ' * (r in written)}unsigned char *memory{r};")
+        one = f"if (!memory{r}) memory{r} = touched({end - low});"
+        (first if r in written else setup).append(f"  {one}")
     body: list[str] = []
+    values: dict[str, str] = {}
     periods: dict[str, int] = {}
     loaded: dict[tuple[int, bytes], str] = {}
     fed = {sites.origins(k)[0] for k in group if sites.indirect(k)}
     for k in group:
         site, size = sites.sites[k], sites.sites[k]["size"] or 8
-        r = next(r for r, (low, end) in enumerate(regions) if low <= site["low"] < end)
+        r = _region(regions, site)
         start = site["low"] - regions[r][0]
         near = sites.origins(k)[0] if sites.indirect(k) else NONE
         if sites.indirect(k):
@@ -209,7 +230,7 @@ def _source(sites: Sites, group: list[int], folder: Path) -> str:
                 periods[f"c{k}"] = len(index)
                 body.append(f"const int64_t o{k} = index{k}[c{k} + j];")
             offset = f"{start} + {loaded[key]} * {size}"
-        elif k in fed and abs(sites.step(k) or 0) == size:
+        elif k in fed and sites.frequent(k):
             continue  # the index array is loaded beside what it leads to
         elif step := sites.frequent(k):
             period = periods[f"c{k}"] = (site["high"] - site["low"]) // abs(step) + 1
@@ -219,11 +240,17 @@ def _source(sites: Sites, group: list[int], folder: Path) -> str:
         kind = f"uint{8 * min(size, 8)}_t"
         for word in range(max(size // 8, 1)):
             at_word = f"*({kind} *)(memory{r} + {offset} + {8 * word})"
-            writes = site["how"] & WRITES
-            body.append(f"{at_word} = ({kind})s;" if writes else f"s += {at_word};")
+            if not site["how"] & WRITES:
+                values[at_word] = f"v{k}_{word}"
+                body.append(f"const {kind} v{k}_{word} = {at_word};")
+                body.append(f"s += v{k}_{word};")
+            else:
+                # An update depends on the value that was there.
+                body.append(f"{at_word} = ({kind})({values.get(at_word, 'j')} + 1);")
     return _FRAME.format(
         memory="\n".join(memory),
         setup="\n".join(setup),
+        first="\n".join(first),
         begin="\n".join(f"  int64_t {c} = begin % {p};" for c, p in periods.items()),
         least="\n".join(f"    if ({p} - {c} < m) m = {p} - {c};" for c, p in periods.items()),
         body="\n".join(f"      {line}" for line in body),
@@ -241,6 +268,10 @@ def _regions(sites: Sites, group: list[int]) -> list[tuple[int, int]]:
         else:
             joined.append((low, end))
     return joined
+
+
+def _region(regions: list[tuple[int, int]], site: dict[str, Any]) -> int:
+    return next(r for r, (low, end) in enumerate(regions) if low <= site["low"] < end)
 
 
 _FRAME = """#include <stdint.h>
@@ -267,6 +298,7 @@ __attribute__((constructor)) static void prepare(void) {{
 
 void replay(double *sum, int64_t begin, int64_t end) {{
   uint64_t s = 0;
+{first}
 {begin}
   // Blocks within which no array begins again.
   for (int64_t i = begin, m = 0; i < end; i += m) {{
