@@ -51,6 +51,7 @@ check() {
     want "Open MPI" openmpi-bin command -v mpirun.openmpi
     want "Open MPI's compilers" libopenmpi-dev command -v oshc++
     want MPICH mpich command -v mpirun.mpich
+    want gfortran gfortran command -v gfortran
     want libpfm4 libpfm4 python3 -c 'import ctypes; ctypes.CDLL("libpfm.so.4")'
     want "MPICH's headers" libmpich-dev mpich_headers
     want "Google Benchmark's compare.py" libbenchmark-tools test -f /usr/share/benchmark/compare.py

@@ -67,7 +67,7 @@ std::int64_t apart(std::uint64_t to, std::uint64_t from) {
 
 // Counts a distance. The frequent ones remain, with their numbers since they were last replaced.
 void count_delta(Site& s, std::int64_t delta) {
-  int k = 0;
+  std::size_t k = 0;
   while (k < Site::kDeltas && s.delta[k] != delta && s.deltas[k] > 0) ++k;
   if (k == Site::kDeltas) {
     // The rarest one loses a count, and its place with the last.
@@ -108,10 +108,12 @@ void try_dependency(Site& s, std::uint64_t at, const Load& load, std::int64_t wh
     }
     d->on = load.site;
   } else if (load.at != d->from || load.value != d->value || at != d->at) {
-    const std::int64_t change = load.value - d->value;
+    const std::int64_t change =
+        apart(static_cast<std::uint64_t>(load.value), static_cast<std::uint64_t>(d->value));
     const std::int64_t moved = apart(at, d->at);
     const std::int64_t step = apart(load.at, d->from);
-    const bool whole = change != 0 && moved % change == 0 && moved != 0;
+    // The quotient of -2^63 and -1, of a damaged file, has no representation.
+    const bool whole = change != 0 && moved != 0 && moved != INT64_MIN && moved % change == 0;
     if (d->all_tries >= 8 && 4 * d->all_hits < d->all_tries) {
       d->hits = d->tries = d->all_hits = d->all_tries = 0;
     }
@@ -188,15 +190,15 @@ template <class Define, class Visit>
 std::int64_t Trace::walk(std::size_t thread, const Define& define, const Visit& visit) const {
   std::vector<Known> sites;
   std::uint32_t last = 0;
-  std::int64_t left_out = 0;
-  std::int64_t at_end = 0;
+  std::uint64_t left_out = 0;
+  std::uint64_t at_end = 0;
   for (const std::int64_t begin : parts_[thread]) {
     Bytes bytes(data_ + begin + kPartHead_B, data_ + std::min(begin + kPart_B, size_B_));
-    at_end = word<std::int64_t>(data_ + begin + 8);
+    at_end = word<std::uint64_t>(data_ + begin + 8);
     for (unsigned b = bytes.byte(); b != 0; b = bytes.byte()) {
       const unsigned flags = b >= kEvent ? b - kEvent : 0;
       for (unsigned k = b < kEvent ? b : 1; k > 0; --k) {
-        if (flags & kGap) left_out += static_cast<std::int64_t>(bytes.number());
+        if (flags & kGap) left_out += bytes.number();
         std::uint64_t site = sites.empty() ? 0 : sites[last].next;
         if (flags & kSite) site = bytes.number();
         if (flags & kDefined) {
@@ -229,7 +231,7 @@ std::int64_t Trace::walk(std::size_t thread, const Define& define, const Visit& 
       }
     }
   }
-  return left_out + at_end;
+  return static_cast<std::int64_t>(left_out + at_end);
 }
 
 void Trace::profile(std::size_t thread) {
@@ -252,7 +254,7 @@ void Trace::profile(std::size_t thread) {
   };
   const auto visit = [&](const Access& a, std::uint64_t last) {
     Site& s = sites_[a.site];
-    ++s.count;
+    if (++s.count == 1) s.size = std::max(a.size, 1U);
     s.bytes += a.size;
     s.low = std::min(s.low, a.at);
     s.high = std::max(s.high, a.at);
@@ -285,7 +287,8 @@ void Trace::profile(std::size_t thread) {
     *slot = {a.site, a.at, value, when};
     newest = when;
   };
-  left_out_ += walk(thread, define, visit);
+  left_out_ = static_cast<std::int64_t>(static_cast<std::uint64_t>(left_out_) +
+                                        static_cast<std::uint64_t>(walk(thread, define, visit)));
 }
 
 AtomicLines Trace::atomics() const {

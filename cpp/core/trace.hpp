@@ -17,6 +17,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -52,8 +53,8 @@ struct Dependency {
 
 // An instruction, and its accesses by all threads.
 struct Site {
-  static constexpr int kDeltas = 8;
-  static constexpr int kDependencies = 4;
+  static constexpr std::size_t kDeltas = 8;
+  static constexpr std::size_t kDependencies = 4;
   std::uint64_t caller = 0;  // address in the code
   std::uint32_t how = 0;
   std::uint32_t size = 0;  // of its first access

@@ -453,10 +453,8 @@ py::dict build() {
 
 PYBIND11_MODULE(_memkern, m) {
   m.doc() = "memkern's kernels, sampler and buffers; use the memkern package instead.";
-
   restore_arithmetic();
   translate_errors();
-
   define_trace(m);
   m.def("topology", &topology);
   m.def(

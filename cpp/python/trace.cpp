@@ -16,7 +16,7 @@ namespace {
 
 py::dict described(const Site& s) {
   py::dict deltas;
-  for (int k = 0; k < Site::kDeltas; ++k) {
+  for (std::size_t k = 0; k < Site::kDeltas; ++k) {
     if (s.deltas[k] > 0) deltas[py::int_(s.delta[k])] = s.deltas[k];
   }
   py::list dependencies;

@@ -1,5 +1,6 @@
 """Patterns of gathers and scatters in traces of programs."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -94,13 +95,12 @@ def test_a_suite_has_the_patterns_with_their_weights(found, tmp_path, capsys):
     assert f"the patterns together, {share:.0%} of the application's bytes" in out
 
 
-def test_equal_patterns_have_their_weights_together(tmp_path, capsys):
-    config = {"kernel": "gather", "pattern": [0, 3, 1], "delta": 4, "count": 100}
-    named = [{**config, "name": "a", "weight": 0.3}, {**config, "name": "b", "weight": 0.5}]
-    path = tmp_path / "suite.json"
-    path.write_text(json.dumps(named))
-    out, _ = output_of(capsys, "spatter", "-f", str(path), "-t", "1", "-r", "1")
-    assert "the patterns together, 80% of the application's bytes" in out
+def test_equal_patterns_are_one_with_their_weights_together(found):
+    one = found.patterns[0]
+    twice = found._replace(patterns=[one, dataclasses.replace(one, place="elsewhere.c:1")])
+    (config,) = json.loads(write_suite(twice))
+    assert config["name"] == f"{one.place} {one.function}"
+    assert config["weight"] == 2 * one.share
 
 
 def test_patterns_of_traces_are_joined(tmp_path_factory, tmp_path, capsys):

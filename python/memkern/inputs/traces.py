@@ -25,7 +25,8 @@ _EVENT, _DEFINED = 0x80 | 1 | 2 | 16, 8  # with its site, address and length
 _LACKEY = re.compile(rb"(?:I  | ([LSM]) )([0-9a-f]+),(\d+)\s*")
 _LACKEY_HOW = {b"L": READ, b"S": WRITE, b"M": READ | WRITE}
 _DYNAMORIO = re.compile(
-    rb"\s*\d+\s+\d+:\s+(\d+) (read|write) +(\d+) byte\(s\) @ 0x([0-9a-f]+) by PC 0x([0-9a-f]+)"
+    rb"\s*\d+\s+\d+:\s+(?:W\d+\.T)?(\d+) (read|write) +(\d+) byte\(s\) "
+    rb"@ 0x([0-9a-f]+) by PC 0x([0-9a-f]+)"
 )
 
 

@@ -64,6 +64,7 @@ def commands(compiler: str, words: list[str], made: str) -> list[list[str]]:
             and k not in sources
             and not w.endswith(_OBJECTS)
             and not w.startswith(("-Wl,", "-l", "-L", "-o"))
+            and w not in ("-Xlinker", "-z")
         )
         or (k not in free and words[k - 1] not in ("-o", "-L", "-l", "-Xlinker", "-z"))
     ]

@@ -60,17 +60,25 @@ ATOMICS(64, uint64_t)
 void *__real_memcpy(void *, const void *, size_t);
 void *__real_memmove(void *, const void *, size_t);
 void *__real_memset(void *, int, size_t);
-void *__wrap_memcpy(void *to, const void *from, size_t n) {
-  ACCESSED(from, n, READ);
-  ACCESSED(to, n, WRITE);
-  return __real_memcpy(to, from, n);
+// The load and the store have addresses of their own in the code, like two instructions.
+static void copied(void *to, const void *from, size_t n, const char *caller) {
+  accessed(from, n, READ, caller);
+  accessed(to, n, WRITE, caller - 1);
 }
-void *__wrap_memmove(void *to, const void *from, size_t n) {
-  ACCESSED(from, n, READ);
-  ACCESSED(to, n, WRITE);
-  return __real_memmove(to, from, n);
-}
-void *__wrap_memset(void *to, int value, size_t n) {
-  ACCESSED(to, n, WRITE);
-  return __real_memset(to, value, n);
-}
+// Clang calls these by names of its own from release 16 on.
+#define COPY(name, real)                                    \
+  void *name(void *to, const void *from, size_t n) {        \
+    copied(to, from, n, __builtin_return_address(0));       \
+    return real(to, from, n);                               \
+  }
+#define FILL(name)                                          \
+  void *name(void *to, int value, size_t n) {               \
+    ACCESSED(to, n, WRITE);                                 \
+    return __real_memset(to, value, n);                     \
+  }
+COPY(__wrap_memcpy, __real_memcpy)
+COPY(__tsan_memcpy, __real_memcpy)
+COPY(__wrap_memmove, __real_memmove)
+COPY(__tsan_memmove, __real_memmove)
+FILL(__wrap_memset)
+FILL(__tsan_memset)

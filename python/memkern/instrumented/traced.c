@@ -83,7 +83,6 @@ static void window(Thread *t) {
   t->left = WINDOW;
   t->recorded = t->windows++ % every == 0;
   for (uint32_t k = 0; k < t->sites; ++k) t->site[k].values = VALUES;
-  if (t->begin) __builtin_memcpy(t->begin + 8, &t->skipped, 8);
 }
 
 static Thread *start(void) {
@@ -113,13 +112,19 @@ static unsigned char *number(unsigned char *p, uint64_t n) {
 }
 static uint64_t zigzag(int64_t n) { return ((uint64_t)n << 1) ^ (uint64_t)(n >> 63); }
 
+// Counts an access that is left out, also in the part, which tells how many follow its last event.
+static void skip(Thread *t) {
+  t->skipped++;
+  if (t->begin) __builtin_memcpy(t->begin + 8, &t->skipped, 8);
+}
+
 static void record(Thread *t, uintptr_t at, size_t size, int how, uintptr_t caller) {
   int defined = 0;
   uint32_t k = t->sites ? t->site[t->last].next : 0;
   const int as_before = t->sites && t->site[k].caller == caller;
   if (!as_before) k = site_of(t, caller, size, how, &defined);
   if (k == SITES) {
-    t->skipped++;
+    skip(t);
     return;
   }
   Site *s = t->site + k;
@@ -138,7 +143,10 @@ static void record(Thread *t, uintptr_t at, size_t size, int how, uintptr_t call
   s->at = at;
   if (t->at >= t->end) {
     part(t);
-    if (!t->recorded) return;
+    if (!t->recorded) {
+      skip(t);
+      return;
+    }
   }
   if (!flags) {
     if (t->run && *t->run < RUN) {
@@ -160,7 +168,10 @@ static void record(Thread *t, uintptr_t at, size_t size, int how, uintptr_t call
   *t->at = (unsigned char)(EVENT | flags);
   t->at = p;
   t->run = NULL;
-  t->skipped = 0;
+  if (flags & GAP) {
+    t->skipped = 0;
+    __builtin_memcpy(t->begin + 8, &t->skipped, 8);
+  }
 }
 
 static void accessed(const void *at, size_t size, int how, const void *caller) {
@@ -172,7 +183,7 @@ static void accessed(const void *at, size_t size, int how, const void *caller) {
     if (t->recorded) {
       record(t, (uintptr_t)at, size, how, (uintptr_t)caller);
     } else {
-      t->skipped++;
+      skip(t);
     }
   }
   inside = 0;

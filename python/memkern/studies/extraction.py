@@ -154,7 +154,7 @@ class Sites:
         # Accesses of windows that were left out are distributed as the recorded ones.
         self.whole = 1 + self.trace.left_out / max(self.recorded, 1)
         # The command of the run, and ``lines``: source line and function by caller.
-        self.about: dict[str, Any] = json.loads(self.trace.text or "{}")
+        self.about = _about(self.trace, path)
         self.feeding = [self._feeding(site) for site in self.sites]
         self.sequences = self._sequences()
 
@@ -242,6 +242,16 @@ class Sites:
         return found
 
 
+def _about(trace: Any, path: Path) -> dict[str, Any]:
+    """Return what a trace's text says of its run."""
+    try:
+        about = json.loads(trace.text or "{}")
+        lines = {k: (str(line), str(name)) for k, (line, name) in about.get("lines", {}).items()}
+        return {**about, "lines": lines}
+    except (ValueError, AttributeError, TypeError):
+        raise InputError(f"{path} is damaged: its text can't be read") from None
+
+
 def extract(paths: Sequence[str | Path], least_share: float = 0.0) -> Extracted:
     """Return the patterns of gathers and scatters in the traces of a program.
 
@@ -262,12 +272,14 @@ def extract(paths: Sequence[str | Path], least_share: float = 0.0) -> Extracted:
     total = [round(sum(s["bytes"] for s in one.sites) * one.whole) for one in every]
     for path, one in zip(paths, every, strict=True):
         found += [
-            dataclasses.replace(pattern, files=(Path(path).name,))
+            dataclasses.replace(pattern, files=(str(path),))
             for pattern in _of_trace(one, max(sum(total), 1))
-            if pattern.share >= least_share
         ]
     return Extracted(
-        sorted(_joined(found), key=lambda pattern: -pattern.bytes_B),
+        sorted(
+            (one for one in _joined(found) if one.share >= least_share),
+            key=lambda pattern: -pattern.bytes_B,
+        ),
         round(sum(one.recorded * one.whole for one in every)),
         sum(total),
         sum(one.recorded for one in every),
@@ -430,12 +442,13 @@ def _shape(
         return None
     delta = abs(int(moves[:cycle].sum()))
     if through is not None:
-        if cycle > 1 or (value < 0).any() or (through < 0).any():
+        if cycle > 1 or scale < 0 or (value < 0).any() or (through < 0).any():
             return None
         outer = np.zeros(int(value.max()) + 1, dtype=np.int64)
         outer[value] = through * scale
         return {"pattern": outer, "inner": value}, delta
-    indices = value * scale if (value >= 0).all() else (rows[0] - rows[0].min()) // size
+    positive = scale > 0 and (value >= 0).all()
+    indices = value * scale if positive else (rows[0] - rows[0].min()) // size
     if cycle > 1:
         # An instance for each delta.
         bases = np.concatenate(([0], np.cumsum(moves[: cycle - 1])))
@@ -513,11 +526,16 @@ def write_suite(found: Extracted) -> bytes:
     """
     if not found.patterns:
         raise InputError("the trace has no indirect accesses, so that there is no pattern to write")
-    configs = [pattern.config() for pattern in found.patterns]
+    # Equal patterns, such as those of a load and a store, are measured once.
+    configs: dict[str, dict[str, Any]] = {}
+    for pattern in found.patterns:
+        config = pattern.config()
+        one = configs.setdefault(json.dumps({**config, "name": "", "weight": 0}), config)
+        if one is not config:
+            one["weight"] += config["weight"]
     names = Counter[str]()
-    for config in configs:
+    for config in configs.values():
         names[config["name"]] += 1
         if names[config["name"]] > 1:
             config["name"] += f" {names[config['name']]}"
-    lines = ",\n ".join(map(json.dumps, configs))
-    return f"[{lines}]\n".encode()
+    return f"[{',{}'.join(map(json.dumps, configs.values()))}]\n".replace(",{}", ",\n ").encode()

@@ -19,6 +19,7 @@ import numpy as np
 
 from memkern.engine.public import measure
 from memkern.errors import InputError
+from memkern.inputs import traces
 from memkern.spec.case import Case
 from memkern.spec.registry import case
 from memkern.studies.extraction import FEW, NONE, WRITES, Extracted, Sites
@@ -74,10 +75,12 @@ def check(path: str | Path, found: Extracted) -> dict[str, Checked]:
     InputError
         The trace has no command, or the program can't be built or run.
     """
+    if not traces.is_own(Path(path)):
+        raise InputError(f"{path} is no trace of `memkern trace`, whose command is needed")
     sites = Sites(Path(path))
     about = sites.about
     if "command" not in about:
-        raise InputError(f"{path} has no command: only traces of `memkern trace` can be checked")
+        raise InputError(f"{path} has no command: the run was not finished")
     # Parts that the program marks by a source line are timed instead of its function.
     wanted = {key for one in found.patterns for key in (_plain(one.function), one.place)}
     files = sorted({Path(one.place.rpartition(":")[0]).name for one in found.patterns})
@@ -159,8 +162,12 @@ def _cases(
         name = place if place in times else _plain(function)
         if name in times and site["count"] >= FEW:
             groups[name, site["count"]].append(k)
+    # What is left of a function with marks may have no pattern.
+    indirect = {name for (name, _), group in groups.items() if any(map(sites.indirect, group))}
     cases: dict[str, list[Case]] = defaultdict(list)
     for number, ((name, count), group) in enumerate(groups.items()):
+        if name not in indirect:
+            continue
         accesses = np.zeros(sites.trace.threads)
         for k in group:
             accesses[: len(sites.sites[k]["threads"])] += sites.sites[k]["threads"]

@@ -27,9 +27,10 @@ from memkern.extension import _memkern
 from memkern.files import reason, unused
 from memkern.instrumented import FOLDER
 
+_COMMON = "-g -fsanitize=thread -fno-unroll-loops"
 _FLAGS = {
-    "gcc": "-g -fsanitize=thread -fno-tree-vectorize -fno-tree-slp-vectorize -Wno-tsan",
-    "clang": "-g -fsanitize=thread -fno-vectorize -fno-slp-vectorize "
+    "gcc": f"{_COMMON} -fno-tree-vectorize -fno-tree-slp-vectorize -Wno-tsan",
+    "clang": f"{_COMMON} -fno-vectorize -fno-slp-vectorize "
     "-mllvm -tsan-instrument-read-before-write=1",
 }
 _LINKED = {
@@ -97,10 +98,10 @@ def trace(
     """
     target = unused(output, force).absolute()
     for old in _files(target):
-        old.unlink()
+        unused(old, force).unlink()
     with copied(folder) as copy, hooked(copy, "traced", _FLAGS, sources) as environment:
         if build:
-            built = subprocess.run(build, shell=True, cwd=copy, env=environment, stdout=sys.stderr)
+            built = subprocess.run(build, shell=True, cwd=copy, env=environment, stdout=2)
             if built.returncode:
                 raise InputError(f"`{build}` failed with exit code {built.returncode}")
         traced = {"MEMKERN_TRACE": str(target), "MEMKERN_TRACE_MOST_B": str(most_B)}
@@ -147,6 +148,8 @@ def copied(folder: str | Path | None) -> Iterator[Path]:
         copy = Path(folder).absolute() if folder else Path(temporary) / here.name
         if copy.exists():
             raise InputError(f"{copy} exists: name a new folder for the copy")
+        if copy.is_relative_to(here):
+            raise InputError(f"{copy} is in the copied folder: name a folder outside of it")
         try:
             shutil.copytree(here, copy, symlinks=True, ignore=_built)
         except (OSError, shutil.Error) as error:
@@ -200,7 +203,8 @@ def hooked(
     words += [*_LINKED[library].split(), "-lpthread"]
     done = subprocess.run([compiler, *words], capture_output=True, text=True)
     if done.returncode:
-        raise InputError(f"{compiler} can't compile {library}.c: {done.stderr.splitlines()[0]}")
+        told = done.stderr.partition("\n")[0]
+        raise InputError(f"{compiler} can't compile {library}.c: {told}")
     script = folder / "compiler"
     text = (FOLDER / "compiler.py").read_text(encoding="utf-8")
     script.write_text(f"#!{sys.executable} -IS\n{text}", encoding="utf-8")
