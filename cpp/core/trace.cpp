@@ -223,7 +223,7 @@ std::int64_t Trace::walk(std::size_t thread, const Define& define, const Visit& 
         Access access{at, s.number,
                       static_cast<std::uint32_t>(std::min<std::uint64_t>(size, UINT32_MAX)), -1};
         if (flags & kValue) access.value = static_cast<std::int64_t>(bytes.number());
-        visit(access, s.at);
+        if (!visit(access, s.at)) return 0;
         sites[last].next = static_cast<std::uint32_t>(site);
         last = static_cast<std::uint32_t>(site);
         s.step = at - s.at;
@@ -274,7 +274,7 @@ void Trace::profile(std::size_t thread) {
       }
     }
     accessed[a.site] = when;
-    if (a.value < 0) return;
+    if (a.value < 0) return true;
     // Values of four bytes are signed.
     const std::int64_t value =
         a.size == 4 ? static_cast<std::int32_t>(static_cast<std::uint32_t>(a.value)) : a.value;
@@ -286,6 +286,7 @@ void Trace::profile(std::size_t thread) {
     }
     *slot = {a.site, a.at, value, when};
     newest = when;
+    return true;
   };
   left_out_ = static_cast<std::int64_t>(static_cast<std::uint64_t>(left_out_) +
                                         static_cast<std::uint64_t>(walk(thread, define, visit)));
@@ -319,7 +320,6 @@ void Trace::follow(int thread, std::vector<Sequence>& sequences, std::int64_t mo
     if (s.other != kNoSite) site(s.other)->wanted = true;
   }
   std::size_t unfinished = sequences.size();
-  struct Enough {};
   const auto define = [&](std::uint64_t caller, std::uint32_t, std::uint32_t) {
     return numbers_.at(caller);
   };
@@ -336,13 +336,11 @@ void Trace::follow(int thread, std::vector<Sequence>& sequences, std::int64_t mo
         s->from.push_back(sites[s->other].at);
         s->value.push_back(sites[s->other].value);
       }
-      if (std::ssize(s->at) == most && --unfinished == 0) throw Enough{};
+      if (std::ssize(s->at) == most) --unfinished;
     }
+    return unfinished > 0;
   };
-  try {
-    walk(static_cast<std::size_t>(thread), define, visit);
-  } catch (const Enough&) {
-  }
+  walk(static_cast<std::size_t>(thread), define, visit);
 }
 
 }  // namespace memkern

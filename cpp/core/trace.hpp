@@ -98,8 +98,9 @@ class Trace {
   void follow(int thread, std::vector<Sequence>& sequences, std::int64_t most) const;
 
  private:
-  // Calls visit(access, last) for the accesses of a thread, where `last` is the site's address
-  // before, or 0, and define(caller, how, size) for each new site, which returns its number.
+  // Calls visit(access, last) for the accesses of a thread until it returns false, where `last` is
+  // the site's address before, or 0, and define(caller, how, size) for each new site, which returns
+  // its number. Returns the accesses that were left out.
   template <class Define, class Visit>
   std::int64_t walk(std::size_t thread, const Define& define, const Visit& visit) const;
   void profile(std::size_t thread);

@@ -347,18 +347,19 @@ def test_ranks_of_openshmem_have_cases_of_their_own(ranks, tmp_path):
         # Iterations of atomics are per rank, instances of a gather are totals over ranks.
         (lambda: mk.amo("rand", iters=100, threads=1, device="mpi"), {"iters": 50}),
         (lambda: mk.gather("UNIFORM:8:4", count=100, device="mpi"), {"count": 100}),
+        (lambda: mk.raider("gather_copy", 100, device="mpi"), {"elements": 100}),
     ],
 )
 def test_what_ranks_share_already_is_not_divided(case, shared, monkeypatch):
     one = remote.Description("MPI", 0, (0,), threads=True)
-    for module in ("amo", "spatter"):
-        monkeypatch.setattr(f"memkern.families.{module}.kernels.description", lambda *_: one)
+    for module in ("families.amo.kernels", "shared.over_ranks"):
+        monkeypatch.setattr(f"memkern.{module}.description", lambda *_: one)
     built = case()
     launch = scaling._Launch(2, 1, [built], "strong", "")
     (request,) = launch.requests()
     assert {name: request[name] for name in shared} == shared
-    if "count" in shared:
-        with refused("spatter.gather is distributed over the ranks, which share it"):
+    if "iters" not in shared:
+        with refused(f"{built.spec.name} is distributed over the ranks, which share it"):
             mk.scaling(built, mode="weak")
 
 

@@ -49,8 +49,8 @@ TURNS = 5
 COMMS = tuple(LIBRARIES)
 # The options that strong scaling divides over the ranks.
 _SIZES = ("elements", "count", "iters")
-# Option of the size of all ranks together, for arrays distributed over the ranks.
-_WHOLE = "count"
+# Options of the size of all ranks together, for arrays distributed over the ranks.
+_WHOLE = ("count", "elements")
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def _size(case: Case) -> str:
 
 def _is_distributed(case: Case) -> bool:
     """Return whether the size of a case is the size of all ranks together."""
-    return bool(case.halo) or (case.knobs.backend.over_ranks and _size(case) == _WHOLE)
+    return bool(case.halo) or (case.knobs.backend.over_ranks and _size(case) in _WHOLE)
 
 
 def _by_threads(
