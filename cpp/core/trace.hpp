@@ -6,11 +6,13 @@
 // after its last event (8 bytes each), and events. A byte of an event is
 //   0           the rest of the part is unused,
 //   1 to 127    so many accesses as predicted,
-//   128 + bits  an access, with a number in LEB128 for each bit: accesses left out before it
-//   (kGap),
-//               its site (kSite), the site's address in the code and its kind (kDefined: how + 8
-//               times the size), the bytes accessed (kLength), the address less the predicted one
-//               (kAddress, zigzag), the value that was loaded (kValue).
+//   128 + bits  an access, with a number in LEB128 for each bit, in this order:
+//               kGap      accesses left out before it
+//               kSite     its site
+//               kDefined  the site's address in the code, and how it accesses + 8 times the size
+//               kLength   the bytes accessed
+//               kAddress  the address less the predicted one, zigzag
+//               kValue    the value that was loaded
 // A part of the thread 2^64 - 1 is the last one and has text instead, up to the end of the file.
 // The predicted site is the one that followed the last site before, the predicted address that of
 // the site's last access plus the distance to the one before. Sites are numbered by each thread.

@@ -19,7 +19,8 @@ I  00401007,7
  M 04222c44,16
 result: 5
 """
-# A thread's number has the number of its workload before it in newer releases.
+# Lines are as long as the tool prints them. A thread's number has the number of its workload before
+# it in newer releases.
 DYNAMORIO = """Output format:
 <--record#-> <--instr#->: <---tid---> <record details>
 ------------------------------------------------------------

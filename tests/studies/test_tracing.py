@@ -18,8 +18,9 @@ from checking import (
 )
 from traced import COMPILERS, HEAD_B, LOADS, PART_B, kernels, traced
 
+from memkern.inputs.traces import READ, WRITE
 from memkern.instrumented import compiler
-from memkern.studies.extraction import READS, WRITES, Sites, extract, write_suite
+from memkern.studies.extraction import Sites, extract, write_suite
 from memkern.studies.tracing import trace
 
 FLAGS = ["-g", "-fsanitize=thread"]
@@ -168,8 +169,8 @@ def test_a_program_is_built_in_a_copy_and_chosen_sources_are_traced(project, cap
         if site["count"] == 200
     }
     assert found == {
-        ("main.c:8", "main"): (WRITES, {8: 199}),
-        ("sub/looped.c:5", "looped"): (READS, {-8: 199}),
+        ("main.c:8", "main"): (WRITE, {8: 199}),
+        ("sub/looped.c:5", "looped"): (READ, {-8: 199}),
     }
     assert trace.recorded < 2 * 200 + 10
     found = extract(["main.trace"])

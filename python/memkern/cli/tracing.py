@@ -39,8 +39,7 @@ def _trace(args: argparse.Namespace) -> int:
 
 
 def _patterns(args: argparse.Namespace) -> int:
-    from memkern.studies.extraction import extract, write_suite
-    from memkern.studies.replaying import check
+    from memkern.studies.extraction import extract, plain, write_suite
 
     if args.output:
         unused(args.output, args.force)
@@ -64,9 +63,13 @@ def _patterns(args: argparse.Namespace) -> int:
         }
         for one in found.patterns
     ]
-    checked = check(args.files[0], found) if args.check else {}
+    checked: dict[str, Checked] = {}
+    if args.check:
+        from memkern.studies.replaying import check
+
+        checked = check(args.files[0], found)
     for row in rows:
-        one = checked.get(row["function"].partition(".")[0])
+        one = checked.get(plain(row["function"]))
         row |= {} if one is None else {**one._asdict(), "ratio": one.ratio}
     print_document(rows, "\n".join([_text(found), *_checks(checked)]), args)
     if args.output:

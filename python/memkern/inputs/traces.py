@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from memkern.errors import InputError
 from memkern.files import opened
 from memkern.inputs.indices import read
 
 FORMAT = b"memkern trace 1\n"
-READ, WRITE = 1, 2
+READ, WRITE, ATOMIC = 1, 2, 4
 _HEAD_B, _PART_B = 2**16, 2**18
 _LONGEST_B = 64
 _EVENT, _DEFINED = 0x80 | 1 | 2 | 16, 8  # with its site, address and length
@@ -92,7 +92,12 @@ def write(path: Path, accesses: Iterable[Event]) -> None:
         for thread in threads.values():
             thread.flush(stream)
             places |= {_unique(*key): (hex(key[0]), "") for key in thread.sites}
-        stream.write(struct.pack("<QQ", 2**64 - 1, 0) + json.dumps({"lines": places}).encode())
+        stream.write(text_part({"lines": places}))
+
+
+def text_part(about: Mapping[str, Any]) -> bytes:
+    """Return the last part of a trace, which has text about it: ``lines`` by caller, and more."""
+    return struct.pack("<QQ", 2**64 - 1, 0) + json.dumps(about).encode()
 
 
 class _Thread:

@@ -51,7 +51,7 @@ def commands(compiler: str, words: list[str], made: str) -> list[list[str]]:
         for k in sources
         if any(fnmatch.fnmatch(t, w) for w in wanted for t in (words[k], Path(words[k]).name))
     ]
-    if {*words} & {*_NOT_BUILDING} or not any(not words[k].startswith("-") for k in free):
+    if {*words} & {*_NOT_BUILDING} or all(words[k].startswith("-") for k in free):
         return [[compiler, *words]]
     if "-c" in words:
         return [[compiler, *words, *(flags if matching else [])]]

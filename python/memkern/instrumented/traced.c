@@ -35,7 +35,7 @@ typedef struct {
   intptr_t step;     // to it
   uint32_t next;     // site of the access after it
   uint16_t values;   // that may still be recorded in this window
-  uint8_t kind, size;
+  uint8_t size;      // of the first access
 } Site;
 
 typedef struct {
@@ -92,7 +92,7 @@ static Thread *start(void) {
   return own = t;
 }
 
-static uint32_t site_of(Thread *t, uintptr_t caller, size_t size, int how, int *defined) {
+static uint32_t site_of(Thread *t, uintptr_t caller, size_t size, int *defined) {
   uint32_t slot = (uint32_t)((caller * 0x9e3779b97f4a7c15u) >> 47);
   for (; t->slot[slot]; slot = (slot + 1) % (2 * SITES)) {
     if (t->site[t->slot[slot] - 1].caller == caller) return t->slot[slot] - 1;
@@ -100,7 +100,7 @@ static uint32_t site_of(Thread *t, uintptr_t caller, size_t size, int how, int *
   if (t->sites == SITES) return SITES;
   const uint32_t k = t->sites++;
   t->slot[slot] = k + 1;
-  t->site[k] = (Site){caller, 0, 0, k, VALUES, (uint8_t)how, (uint8_t)(size <= 16 ? size : 0)};
+  t->site[k] = (Site){caller, 0, 0, k, VALUES, (uint8_t)(size <= 16 ? size : 0)};
   *defined = 1;
   return k;
 }
@@ -122,7 +122,7 @@ static void record(Thread *t, uintptr_t at, size_t size, int how, uintptr_t call
   int defined = 0;
   uint32_t k = t->sites ? t->site[t->last].next : 0;
   const int as_before = t->sites && t->site[k].caller == caller;
-  if (!as_before) k = site_of(t, caller, size, how, &defined);
+  if (!as_before) k = site_of(t, caller, size, &defined);
   if (k == SITES) {
     skip(t);
     return;

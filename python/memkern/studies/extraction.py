@@ -27,7 +27,6 @@ from memkern.inputs.pattern import owned
 
 _Ints = npt.NDArray[np.int64]
 
-READS, WRITES, ATOMIC = 1, 2, 4
 _REGULAR = 0.95
 FEW = 32  # accesses from which on an instruction is looked at
 _HOLDS = 0.95
@@ -36,7 +35,6 @@ _MOST_OF_ALL = 2**23
 _LONGEST = 2**16  # indices of an instance
 _CYCLE = 64
 _TURNS = 64  # index arrays of an instruction
-_POINTER_B = 4096
 NONE = 2**32 - 1
 
 
@@ -178,7 +176,7 @@ class Sites:
 
     def _feeding(self, site: dict[str, Any]) -> dict[str, Any] | None:
         """Return the dependency of an instruction's addresses on a loaded value."""
-        usual = self._step(site)
+        usual = _usual(site)
         for one in sorted(site["dependencies"], key=lambda d: -d["hits"] - d["all_hits"]):
             scale, tries, every = one["scale"], one["tries"], one["all_tries"]
             if not scale or scale % site["size"]:
@@ -189,24 +187,14 @@ class Sites:
             ):
                 continue
             other = self.sites[one["on"]]
-            if (usual, self._step(other)) == (scale, other["size"]) and scale == site["size"]:
+            if (usual, _usual(other)) == (scale, other["size"]) and scale == site["size"]:
                 continue  # an array beside the indices 0, 1, 2, ...
             return dict(one)
         return None
 
-    def step(self, k: int) -> int | None:
-        """Return the distance between most accesses of an instruction, if there is one."""
-        return self._step(self.sites[k])
-
     def frequent(self, k: int) -> int:
         """Return the most frequent distance between accesses of an instruction."""
-        deltas = self.sites[k]["deltas"]
-        return int(max(deltas, key=deltas.__getitem__, default=0))
-
-    @staticmethod
-    def _step(site: dict[str, Any]) -> int | None:
-        step = max(site["deltas"], key=site["deltas"].__getitem__, default=0)
-        return step if site["deltas"].get(step, 0) >= _REGULAR * (site["count"] - 1) else None
+        return _frequent(self.sites[k])
 
     def origins(self, k: int) -> tuple[int, int]:
         """Return the instruction that loads an instruction's index, and the first one of a chain.
@@ -240,6 +228,22 @@ class Sites:
                     value = np.where(value < 2**31, value, value - 2**32)
                 found[pair] = at.astype(np.int64), origin.astype(np.int64), value
         return found
+
+
+def _frequent(site: dict[str, Any]) -> int:
+    """Return the most frequent distance between accesses of an instruction."""
+    return int(max(site["deltas"], key=site["deltas"].__getitem__, default=0))
+
+
+def _usual(site: dict[str, Any]) -> int | None:
+    """Return the distance between most accesses of an instruction, if there is one."""
+    step = _frequent(site)
+    return step if site["deltas"].get(step, 0) >= _REGULAR * (site["count"] - 1) else None
+
+
+def plain(function: str) -> str:
+    """Return a function's name without the compiler's additions, such as ``._omp_fn.0``."""
+    return function.partition(".")[0]
 
 
 def _about(trace: Any, path: Path) -> dict[str, Any]:
@@ -366,12 +370,12 @@ def _found(all: Sites, sites: list[int], total_B: int, shape: _Shape) -> Found:
         accesses=accesses,
         bytes_B=bytes_B,
         share=bytes_B / total_B,
-        atomic=bool(first["how"] & ATOMIC),
+        atomic=bool(first["how"] & traces.ATOMIC),
     )
 
 
 def _kernel(site: dict[str, Any]) -> str:
-    return "scatter" if site["how"] & WRITES else "gather"
+    return "scatter" if site["how"] & traces.WRITE else "gather"
 
 
 def _instances(all: Sites, k: int) -> list[_Shape]:
@@ -390,7 +394,7 @@ def _instances(all: Sites, k: int) -> list[_Shape]:
         return []
     begins = np.flatnonzero(np.diff(origin, prepend=-1) != values[np.argmax(numbers)])
     lengths = np.diff(np.append(begins, len(at)))
-    if len(at) < site["threads"][np.argmax(site["threads"])]:
+    if len(at) < max(site["threads"]):
         begins, lengths = begins[:-1], lengths[:-1]  # the last one is cut off
     # Instances of one array follow each other.
     changes = (np.diff(origin[begins]) != 0) | (np.diff(lengths) != 0)
@@ -538,4 +542,5 @@ def write_suite(found: Extracted) -> bytes:
         names[config["name"]] += 1
         if names[config["name"]] > 1:
             config["name"] += f" {names[config['name']]}"
-    return f"[{',{}'.join(map(json.dumps, configs.values()))}]\n".replace(",{}", ",\n ").encode()
+    lines = ",\n ".join(map(json.dumps, configs.values()))
+    return f"[{lines}]\n".encode()

@@ -24,7 +24,7 @@ from memkern.errors import InputError
 from memkern.inputs import traces
 from memkern.spec.case import Case
 from memkern.spec.registry import case
-from memkern.studies.extraction import FEW, NONE, WRITES, Extracted, Sites
+from memkern.studies.extraction import FEW, NONE, Extracted, Sites, plain
 from memkern.studies.tracing import copied, hooked, named
 
 _FLAGS = {
@@ -84,7 +84,7 @@ def check(path: str | Path, found: Extracted) -> dict[str, Checked]:
     if "command" not in about:
         raise InputError(f"{path} has no command: the run was not finished")
     # Parts that the program marks by a source line are timed instead of its function.
-    wanted = {key for one in found.patterns for key in (_plain(one.function), one.place)}
+    wanted = {key for one in found.patterns for key in (plain(one.function), one.place)}
     files = sorted({Path(one.place.rpartition(":")[0]).name for one in found.patterns})
     # The clock is not read in other functions, which may be small; a name excludes all with it.
     others = [n for n in about["functions"] if not any(n in one for one in wanted)]
@@ -118,11 +118,6 @@ def check(path: str | Path, found: Extracted) -> dict[str, Checked]:
     }
 
 
-def _plain(function: str) -> str:
-    """Return a function's name without the compiler's additions, such as ``._omp_fn.0``."""
-    return function.partition(".")[0]
-
-
 def _run(words: dict[str, Any], copy: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
         **words, cwd=copy, env=environment, capture_output=True, text=True, errors="replace"
@@ -145,7 +140,7 @@ def _times(
             after = {key: int(key, 16) + 1 for key, *_ in lines if key[0] != "@"}
             names = named(head, list(after.values()), copy)
             for key, *numbers in lines:
-                name = key[1:] if key[0] == "@" else _plain(names.get(after[key], ("", ""))[1])
+                name = key[1:] if key[0] == "@" else plain(names.get(after[key], ("", ""))[1])
                 calls, total, shortest = map(int, numbers)
                 # The mean if calls differ by much.
                 loop = shortest if 2 * shortest * calls >= total else total / calls
@@ -164,7 +159,7 @@ def _cases(
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)
     for k, site in enumerate(sites.sites):
         place, function = sites.place(k)
-        name = place if place in times else _plain(function)
+        name = place if place in times else plain(function)
         if name in times and site["count"] >= FEW:
             groups[name, site["count"]].append(k)
     # What is left of a function with marks may have no pattern.
@@ -209,7 +204,9 @@ def _seconds(one: Case) -> float:
 def _source(sites: Sites, group: list[int], folder: Path) -> str:
     """Return a function in C that makes the accesses of instructions, and write its indices."""
     regions = _regions(sites, group)
-    written = {_region(regions, sites.sites[k]) for k in group if sites.sites[k]["how"] & WRITES}
+    written = {
+        _region(regions, sites.sites[k]) for k in group if sites.sites[k]["how"] & traces.WRITE
+    }
     memory: list[str] = []
     setup: list[str] = []
     first: list[str] = []
@@ -254,7 +251,7 @@ def _source(sites: Sites, group: list[int], folder: Path) -> str:
         kind = f"uint{8 * min(size, 8)}_t"
         for word in range(max(size // 8, 1)):
             at_word = f"*({kind} *)(memory{r} + {offset} + {8 * word})"
-            if not site["how"] & WRITES:
+            if not site["how"] & traces.WRITE:
                 values[at_word] = f"v{k}_{word}"
                 body.append(f"const {kind} v{k}_{word} = {at_word};")
                 body.append(f"s += v{k}_{word};")

@@ -7,24 +7,23 @@ by which each access calls a function (``-fsanitize=thread``), and the functions
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from memkern.errors import InputError, warn
 from memkern.extension import _memkern
 from memkern.files import reason, unused
+from memkern.inputs.traces import text_part
 from memkern.instrumented import FOLDER
 
 _COMMON = "-g -fsanitize=thread -fno-unroll-loops"
@@ -211,7 +210,7 @@ def hooked(
     script.chmod(0o700)
     path = os.environ.get("PATH", os.defpath)
     for place in path.split(os.pathsep):
-        with os.scandir(place) if os.path.isdir(place) else _nothing() as entries:
+        with os.scandir(place) if os.path.isdir(place) else nullcontext(()) as entries:
             for name in {entry.name for entry in entries if _COMPILER.fullmatch(entry.name)}:
                 if not (folder / name).exists():
                     (folder / name).symlink_to(script)
@@ -223,11 +222,6 @@ def hooked(
         "MEMKERN_HOOKS_SOURCES": ":".join(sources),
         **{f"MEMKERN_HOOKS_{kind.upper()}": words for kind, words in flags.items()},
     }
-
-
-@contextmanager
-def _nothing() -> Iterator[tuple[()]]:
-    yield ()
 
 
 def named(head: str, callers: Sequence[int], copy: Path) -> dict[int, tuple[str, str]]:
@@ -275,6 +269,5 @@ def _complete(file: Path, copy: Path, about: Mapping[str, Any]) -> None:
     lines = named(trace.head, [site["caller"] for site in trace.sites()], copy)
     paths = (line.split(" ", 2)[2] for line in trace.head.splitlines()[1:])
     functions = {name for path in paths if path.startswith(str(copy)) for name in _functions(path)}
-    text = json.dumps({**about, "lines": lines, "functions": sorted(functions)}).encode()
     with file.open("ab") as stream:
-        stream.write(struct.pack("<QQ", 2**64 - 1, 0) + text)
+        stream.write(text_part({**about, "lines": lines, "functions": sorted(functions)}))

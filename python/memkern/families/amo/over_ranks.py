@@ -20,6 +20,7 @@ import numpy as np
 
 from memkern.backends import Backend
 from memkern.errors import InputError
+from memkern.shared.over_ranks import PART_B
 from memkern.spec.kernel import IndexArray
 
 TARGETS: tuple[str, ...] = ("random", "ring", "share", "one")
@@ -29,8 +30,6 @@ FEWER: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("stride1", "striden", "central"), ("ring", "one")),
 }
 """Targets of the patterns that do not have all of them; the first is a pattern's default."""
-
-_PART_B = 8
 
 
 @dataclass(frozen=True)
@@ -98,9 +97,9 @@ def one_by_one(backend: Backend, pattern: str, primitive: str, returns: str) -> 
 def check_parts(layout: Layout, word_B: int) -> None:
     """Raise InputError unless the parts of ranks consist of whole words of 8 bytes."""
     for what, number in (("iterations", layout.iterations), ("words", layout.words)):
-        if number * word_B % _PART_B:
+        if number * word_B % PART_B:
             raise InputError(
-                f"the part of a rank must consist of whole words of {_PART_B} bytes, not of "
+                f"the part of a rank must consist of whole words of {PART_B} bytes, not of "
                 f"{number} {what} of {word_B} bytes: use an even number"
             )
 
