@@ -230,6 +230,8 @@ std::int64_t Trace::walk(std::size_t thread, const Define& define, const Visit& 
         s.at = at;
       }
     }
+    // The part needs no memory any more; it can be read from the file again.
+    madvise(const_cast<unsigned char*>(data_ + begin), kPart_B, MADV_DONTNEED);
   }
   return static_cast<std::int64_t>(left_out + at_end);
 }
@@ -259,10 +261,13 @@ void Trace::profile(std::size_t thread) {
     s.low = std::min(s.low, a.at);
     s.high = std::max(s.high, a.at);
     if (s.threads.size() <= thread) s.threads.resize(thread + 1);
-    ++s.threads[thread];
     if (last != 0) count_delta(s, apart(a.at, last));
     if (s.how & kAtomic && atomic_lines_.size() < (1U << 22)) {
       atomic_lines_[a.at >> 6] |= std::uint64_t{1} << thread % 64;
+    }
+    if (++s.threads[thread] == s.count) {
+      s.end = when;
+      if (s.count == 1) s.begin = when;
     }
     ++when;
     if (accessed.size() < sites_.size()) accessed.resize(sites_.size());

@@ -63,6 +63,7 @@ struct Site {
   std::int64_t count = 0;
   std::int64_t bytes = 0;
   std::uint64_t low = ~std::uint64_t{0}, high = 0;  // first and last address
+  std::int64_t begin = 0, end = 0;  // accesses of the first thread until its first and last one
   // The most frequent distances between successive accesses of a thread.
   std::array<std::int64_t, kDeltas> delta{}, deltas{};
   std::vector<Dependency> dependencies;

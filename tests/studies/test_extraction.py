@@ -81,7 +81,7 @@ def test_totals_are_those_of_the_program(found):
 
 def test_a_suite_has_the_patterns_with_their_weights(found, tmp_path, capsys):
     path = tmp_path / "suite.json"
-    path.write_bytes(write_suite(found))
+    path.write_bytes(write_suite(found, {}))
     suite = read_json(path)
     assert suite.warnings == []
     for config, one in zip(suite.configs, found.patterns, strict=True):
@@ -98,7 +98,7 @@ def test_a_suite_has_the_patterns_with_their_weights(found, tmp_path, capsys):
 def test_equal_patterns_are_one_with_their_weights_together(found):
     one = found.patterns[0]
     twice = found._replace(patterns=[one, dataclasses.replace(one, place="elsewhere.c:1")])
-    (config,) = json.loads(write_suite(twice))
+    (config,) = json.loads(write_suite(twice, {}))
     assert config["name"] == f"{one.place} {one.function}"
     assert config["weight"] == 2 * one.share
 
@@ -163,7 +163,7 @@ def programs(tmp_path_factory):
         patterns = {}
         for trace in traces:
             patterns[re.search(r"(\w+\.\w+)\.app\n", _memkern.Trace(str(trace)).head)[1]] = (
-                extract([trace]),
+                extract([trace])._replace(sites=[]),
                 [site["threads"] for site in _memkern.Trace(str(trace)).sites()],
             )
         return {name: (told[name], *patterns[name]) for name in names}

@@ -1,5 +1,6 @@
 """The time of a program's loop beside the time of its accesses alone."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from checking import output_of, refused
 from traced import traced
 
+from memkern.inputs.spatter_files import read_json
 from memkern.studies.extraction import extract
 from memkern.studies.replaying import check
 
@@ -23,14 +25,21 @@ def trace(tmp_path_factory):
     return traced(folder, "./app 40000", build=build).files[0]
 
 
-def test_a_loop_is_compared_with_its_accesses(trace, capsys, monkeypatch):
+def test_a_loop_is_compared_with_its_accesses(trace, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(trace.parent)
     before = {*trace.parent.iterdir()}
-    out, _ = output_of(capsys, "patterns", str(trace), "--check")
+    suite = tmp_path / "suite.json"
+    out, _ = output_of(capsys, "patterns", str(trace), "--check", "-o", str(suite))
     (told,) = re.findall(
-        r"^kernel: (.*) ms a call, its accesses alone (.*) ms with (\d)", out, re.M
+        r"^kernel: (.*) ms a call, .* alone (.*) ms with \d threads: (.*) \[(.*), (.*)\]; ",
+        out,
+        re.M,
     )
-    assert float(told[0]) > 0 and float(told[1]) > 0
+    loop_ms, replay_ms, ratio, low, high = map(float, told)
+    assert loop_ms > 0 and replay_ms > 0 and low <= ratio <= high
+    for config in json.loads(suite.read_text()):
+        assert config["accesses_over_loop"] == pytest.approx([ratio, low, high], rel=0.01)
+    assert not read_json(suite).warnings
     assert {*trace.parent.iterdir()} == before
 
 
@@ -38,16 +47,18 @@ def test_a_part_that_is_marked_is_timed_instead_of_its_function(tmp_path, capsys
     (tmp_path / "app.c").write_text(MARKED)
     trace = traced(tmp_path, "./app", build="gcc -O2 app.c -o app").files[0]
     monkeypatch.chdir(tmp_path)
-    out, _ = output_of(capsys, "patterns", str(trace), "--check")
-    assert re.search(r"^app.c:9: .* ms a call", out, re.M) and "\nmain:" not in out
+    out, _ = output_of(capsys, "patterns", str(trace), "--check", "--json")
+    (row,) = json.loads(out)
+    assert (row["place"], row["calls"]) == ("app.c:9", 1)
+    assert 0 < row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
 
 
 def test_a_trace_without_a_command_is_refused(tmp_path):
     lackey = tmp_path / "lackey.txt"
     lackey.write_text("I  1000,4\n" + "".join(f" L {8 * k**3 % 4096:x},8\n" for k in range(99)))
     # Only one of memkern has the command that built the program.
-    with refused("is no trace of `memkern trace`, whose command is needed"):
-        check(lackey, extract([lackey]))
+    with refused("has no command, which a finished run of `memkern trace` writes"):
+        check(extract([lackey]))
 
 
 MARKED = """#include <stdlib.h>

@@ -2,7 +2,10 @@
 
 import functools
 import json
+import platform
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +22,7 @@ from checking import (
 from traced import COMPILERS, HEAD_B, LOADS, PART_B, kernels, traced
 
 from memkern.inputs.traces import READ, WRITE
-from memkern.instrumented import compiler
+from memkern.instrumented import compiler, versions
 from memkern.studies.extraction import Sites, extract, write_suite
 from memkern.studies.tracing import trace
 
@@ -58,12 +61,12 @@ def commands(monkeypatch):
         ("-shared x.o -o libx.so", ["-shared x.o -o libx.so LINKED"]),
         ("main.c -o solver.c", ["main.c -o solver.c LINKED"]),
         # Compiles and links: what is for one of both remains there.
-        ("solver.c", ["FLAGS -c solver.c -o /made/0.o", "/made/0.o LINKED"]),
+        ("solver.c", ["-c solver.c -o /made/0.o FLAGS", "/made/0.o LINKED"]),
         (
             "-I inc -L lib -DX solver1.f90 main.c x.o solver2.c -o app -l m -Wl,-z,now -fopenmp",
             [
-                "-I inc -DX -fopenmp FLAGS -c solver1.f90 -o /made/0.o",
-                "-I inc -DX -fopenmp FLAGS -c solver2.c -o /made/1.o",
+                "-I inc -DX -fopenmp -c solver1.f90 -o /made/0.o FLAGS",
+                "-I inc -DX -fopenmp -c solver2.c -o /made/1.o FLAGS",
                 "-I inc -L lib -DX /made/0.o main.c x.o /made/1.o -o app -l m -Wl,-z,now -fopenmp "
                 "LINKED",
             ],
@@ -71,7 +74,7 @@ def commands(monkeypatch):
         (
             "-Xlinker --gc-sections -z now -fopenmp solver.c",
             [
-                "-fopenmp FLAGS -c solver.c -o /made/0.o",
+                "-fopenmp -c solver.c -o /made/0.o FLAGS",
                 "-Xlinker --gc-sections -z now -fopenmp /made/0.o LINKED",
             ],
         ),
@@ -175,7 +178,7 @@ def test_a_program_is_built_in_a_copy_and_chosen_sources_are_traced(project, cap
     assert trace.recorded < 2 * 200 + 10
     found = extract(["main.trace"])
     assert found.patterns == []
-    assert "no indirect accesses" in refusal(write_suite, found)
+    assert "no indirect accesses" in refusal(write_suite, found, {})
 
 
 def test_a_build_that_is_refused_fails(project, capfd):
@@ -269,6 +272,45 @@ def test_a_trace_of_limited_size_stands_for_the_whole_run(loads):
     assert sorted(found.recorded < found.accesses for found in all_) == [False, True, True]
     # The head and the text are not counted.
     assert max(file.stat().st_size for file in files) < HEAD_B + 2**20 + PART_B
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are sampled on x86-64")
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_both_versions_of_a_program_share_its_state(compiler, tmp_path):
+    for name in ("states.c", "states.cc"):
+        shutil.copy(Path(__file__).parent / "traced" / name, tmp_path)
+    plus, flags = {
+        "gcc": ("g++", "-O2 -fPIC -ffunction-sections"), "clang": ("clang++", "-O0")
+    }[compiler]  # fmt: skip
+    # Compiled in a step of its own, and together with linking.
+    build = f"{compiler} {flags} -MMD -c states.c && {plus} {flags} states.o states.cc -o app"
+    subprocess.run(f"{build} && ./app >plain", shell=True, cwd=tmp_path, check=True)
+    output = tmp_path / "told"
+    (file,) = traced(tmp_path, f"./app >{output}", build=build, sampled=8).files
+    assert output.read_text() == (tmp_path / "plain").read_text()
+    found = extract([file])
+    # 5000 times 300 and 100 elements, and as many as there are of states.cc.
+    for line, bytes_B in (("sum += table[x[i]]", 5000 * 400 * 4), ("v[x[i]]", 5000 * 200 * 8)):
+        places = {
+            f"{name}:{number}"
+            for name in ("states.c", "states.cc")
+            for number, text in enumerate((tmp_path / name).read_text().splitlines(), 1)
+            if line in text
+        }
+        most = max(one.bytes_B for one in found.patterns if one.place in places)
+        assert most == pytest.approx(bytes_B, rel=0.2)
+    assert found.recorded < found.accesses / 4
+
+
+def test_versions_with_other_variables_are_refused():
+    plain = "\t.local\tone.0\n\t.comm\tone.0,4,4\n"
+    with pytest.raises(ValueError, match="differ in two.1"):
+        versions.rewritten(plain, plain.replace("one.0", "two.1") + plain, "word")
+
+
+def test_calls_are_not_sampled_on_other_processors(project, without_library, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert "on x86-64 only, not on riscv64" in refusal(trace, ["true"], "new", sampled=2)
 
 
 @pytest.fixture(scope="module")

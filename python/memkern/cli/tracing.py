@@ -11,9 +11,20 @@ from typing import TYPE_CHECKING, Any
 from memkern import reference
 from memkern.checks import converter
 from memkern.cli.measuring import print_document
-from memkern.cli.options import FORCE, GOOD, INVALID, JSON, UNDERSTAND, argument, positive, verb
+from memkern.cli.options import (
+    FORCE,
+    GOOD,
+    INVALID,
+    JSON,
+    UNDERSTAND,
+    argument,
+    count,
+    positive,
+    verb,
+)
 from memkern.files import publish, unused
 from memkern.inputs.sizes import parse_bytes
+from memkern.statistics import with_bounds
 
 if TYPE_CHECKING:
     from memkern.studies.extraction import Extracted
@@ -30,6 +41,7 @@ def _trace(args: argparse.Namespace) -> int:
         sources=args.sources.split(","),
         folder=args.folder,
         most_B=int(args.most),
+        sampled=args.sampled,
         force=args.force,
     )
     for path in traced.files:
@@ -39,7 +51,7 @@ def _trace(args: argparse.Namespace) -> int:
 
 
 def _patterns(args: argparse.Namespace) -> int:
-    from memkern.studies.extraction import extract, plain, write_suite
+    from memkern.studies.extraction import extract, write_suite
 
     if args.output:
         unused(args.output, args.force)
@@ -67,27 +79,32 @@ def _patterns(args: argparse.Namespace) -> int:
     if args.check:
         from memkern.studies.replaying import check
 
-        checked = check(args.files[0], found)
-    for row in rows:
-        one = checked.get(plain(row["function"]))
-        row |= {} if one is None else {**one._asdict(), "ratio": one.ratio}
+        checked = check(found)
+    for row, pattern in zip(rows, found.patterns, strict=True):
+        of = (checked[name] for name in pattern.names if name in checked)
+        row |= next((one._asdict() for one in of), {})
     print_document(rows, "\n".join([_text(found), *_checks(checked)]), args)
     if args.output:
-        publish({Path(args.output): write_suite(found)})
+        ratios = {name: one.interval for name, one in checked.items()}
+        publish({Path(args.output): write_suite(found, ratios)})
     return GOOD
 
 
 def _checks(checked: Mapping[str, Checked]) -> Iterator[str]:
     """Yield a sentence on each function whose time was compared with that of its accesses."""
     for function, one in checked.items():
-        rest = ""
-        if one.ratio < 0.85:
-            rest = f"; {1 - one.ratio:.0%} is for something else, such as arithmetic or waiting"
-        elif one.ratio > 1.15:
-            rest = "; the loop has more of its data in caches than the accesses alone"
+        ratio, low, high = one.interval
+        says = "whether this is within 15 % is open"
+        if high < 0.85:
+            says = f"{1 - ratio:.0%} is for something else, such as arithmetic or waiting"
+        elif low > 1.15:
+            says = "the loop is faster than its accesses alone, perhaps by its order of memory"
+        elif low >= 0.85 and high <= 1.15:
+            says = "the loop takes the time of its accesses"
         yield (
             f"{function}: {one.loop_s * 1e3:.3g} ms a call, its accesses alone "
-            f"{one.replay_s * 1e3:.3g} ms with {one.threads} threads: {one.ratio:.2f}{rest}"
+            f"{one.replay_s * 1e3:.3g} ms with {one.threads} threads: "
+            f"{with_bounds(ratio, low, high)}; {says}"
         )
 
 
@@ -132,7 +149,7 @@ TRACE_VERB = verb(
     _trace,
     (
         "memkern trace -- make run",
-        'memkern trace --build "gcc -O2 app.c -o app" -- ./app 100',
+        'memkern trace --build "gcc -O2 app.c -o app" --sampled -- ./app 100',
         'memkern trace --build make --sources "solver*.c,spmv.f90" -- mpirun -n 2 ./app',
     ),
     argument(
@@ -149,6 +166,15 @@ TRACE_VERB = verb(
         type=converter(parse_bytes),
         metavar="SIZE",
         help="size of a trace, within which the whole run is sampled (4GiB)",
+    ),
+    argument(
+        "--sampled",
+        nargs="?",
+        default=1,
+        const=64,
+        type=count(1),
+        metavar="N",
+        help="trace one of N calls of functions (64)",
     ),
     argument("-o", "--output", metavar="PATH", help="file of the trace (COMMAND.trace)"),
     FORCE,

@@ -111,7 +111,8 @@ _DELTAS = ("delta", "delta-gather", "delta-scatter")
 _SIZES = {"wrap": (1, 1), "count": (1024, 1), "nruns": (10, 1)}
 # Key -> smallest value.
 _OPTIONAL = {"pattern-size": 1, "boundary": 0, "seed": 0, "local-work-size": 0}
-_KEYS = {"name", "kernel", *_PATTERNS, *_DELTAS, *_SIZES, *_OPTIONAL}
+# The last one is what `memkern patterns --check` found.
+_KEYS = {"name", "kernel", *_PATTERNS, *_DELTAS, *_SIZES, *_OPTIONAL, "accesses_over_loop"}
 # Keys of Spatter 0 that change the measurement; its key runs means nruns.
 _OF_VERSION_0 = {
     "stride", "morton", "hilbert", "roblock", "op", "random", "vector-len", "index-len",

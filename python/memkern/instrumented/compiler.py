@@ -6,7 +6,9 @@ It imports nothing of the package, since builds call it often. Variables of the 
 - ``MEMKERN_HOOKS_FOLDER``: this program's links, which are first on ``PATH``, and the library;
 - ``MEMKERN_HOOKS_SOURCES``: names or paths of the sources, with wildcards, separated by colons;
 - ``MEMKERN_HOOKS_LINKED``: the library, and further words for the linker;
-- ``MEMKERN_HOOKS_GCC``, ``MEMKERN_HOOKS_CLANG``: flags that compile a source.
+- ``MEMKERN_HOOKS_GCC``, ``MEMKERN_HOOKS_CLANG``: flags that compile a source;
+- ``MEMKERN_HOOKS_VERSIONS``: the program that makes one object of two versions of a source, with
+  and without these flags, if it has both.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 SOURCES = (".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".f", ".for", ".f90", ".f95", ".f03", ".f08",
@@ -54,6 +57,8 @@ def commands(compiler: str, words: list[str], made: str) -> list[list[str]]:
     if {*words} & {*_NOT_BUILDING} or all(words[k].startswith("-") for k in free):
         return [[compiler, *words]]
     if "-c" in words:
+        if matching and os.environ.get("MEMKERN_HOOKS_VERSIONS"):
+            return _versions(compiler, words, flags, words[matching[0]], made)
         return [[compiler, *words, *(flags if matching else [])]]
     whole, compiled = list(words), []
     of_compiling = [
@@ -70,9 +75,35 @@ def commands(compiler: str, words: list[str], made: str) -> list[list[str]]:
     ]
     for number, k in enumerate(matching):
         whole[k] = f"{made}/{number}.o"
-        compiled.append([compiler, *of_compiling, *flags, "-c", words[k], "-o", whole[k]])
+        compiling = [*of_compiling, "-c", words[k], "-o", whole[k]]
+        compiled += commands(compiler, compiling, made)
     linked = [f"-L{folder}", f"-Wl,-rpath,{folder}", *os.environ["MEMKERN_HOOKS_LINKED"].split()]
     return [*compiled, [compiler, *whole, *linked]]
+
+
+def _versions(
+    compiler: str, words: list[str], flags: list[str], source: str, made: str
+) -> list[list[str]]:
+    """Return the commands that compile a source twice and make one object of both versions."""
+    to = words[words.index("-o") + 1] if "-o" in words else f"{Path(source).stem}.o"
+    own = f"{made}/{Path(to).name}"
+    plain, hooked = f"{own}.plain.s", f"{own}.hooked.s"
+    # The first command writes what the build needs besides the object, such as dependencies.
+    as_text = ["-S" if w == "-c" else w for w in words]
+    once = [w for k, w in enumerate(as_text) if "-o" not in (w, as_text[k - 1]) and w[:2] != "-M"]
+    # GCC adapts calls to the registers and the alignment that a function of the file needs.
+    once += (
+        [] if "clang" in os.path.basename(compiler) else ["-fno-ipa-ra", "-fno-ipa-stack-alignment"]
+    )
+    word = f"{zlib.crc32(os.path.abspath(to).encode()):x}"
+    return [
+        [compiler, *words],
+        [compiler, *once, "-o", plain],
+        [compiler, *once, *flags, "-o", hooked],
+        [sys.executable, "-IS", os.environ["MEMKERN_HOOKS_VERSIONS"], plain, hooked, word],
+        *([compiler, "-c", "-Wa,--no-warn", text, "-o", f"{text}.o"] for text in (plain, hooked)),
+        [compiler, "-r", "-nostdlib", "-o", to, f"{plain}.o", f"{hooked}.o"],
+    ]
 
 
 def main() -> int:

@@ -3,6 +3,8 @@
 // read and written by which of at most four workers.
 #include "hooks.h"
 
+void __tsan_func_entry(void *p) { (void)p; }
+
 typedef struct {
   uintptr_t begin, end;        // of the elements
   uintptr_t first, last;       // of the addresses that are nearest to this array

@@ -23,7 +23,6 @@ HOOKS(8)
 HOOKS(16)
 
 void __tsan_init(void) {}
-void __tsan_func_entry(void *p) { (void)p; }
 void __tsan_func_exit(void) {}
 void __tsan_vptr_update(void **p, void *q) { (void)p, (void)q; }
 void __tsan_vptr_read(void **p) { (void)p; }

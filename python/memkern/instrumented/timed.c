@@ -1,7 +1,7 @@
 // Writes how often functions were called and how long they took, of a program whose sources were
-// compiled with -finstrument-functions: a line with address, calls, and total and shortest
-// nanoseconds of each function, after lines of loaded files as in a trace. The program may also mark
-// a part by memkern_begin(name) and memkern_end(name), which has its name instead of an address.
+// compiled with -finstrument-functions: a line with address, calls, and nanoseconds of all calls and
+// of the first one of each function, after lines of loaded files as in a trace. The program may also
+// mark a part by memkern_begin(name) and memkern_end(name), which has its name instead of an address.
 #define _GNU_SOURCE
 #include <link.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ enum { FUNCTIONS = 4096, DEEPEST = 256 };
 
 typedef struct {
   void *function;
-  int64_t calls, total, shortest;
+  int64_t calls, total, first;
   int is_mark;
 } Times;
 
@@ -57,7 +57,7 @@ static void leave(void *function, int is_mark) {
   for (int tried = 0; tried < FUNCTIONS; ++tried, k = (k + 1) % FUNCTIONS) {
     Times *t = own->times + k;
     if (t->function && t->function != function) continue;
-    if (!t->function || took < t->shortest) t->shortest = took;
+    if (!t->function) t->first = took;
     t->function = function;
     t->is_mark = is_mark;
     t->calls += 1;
@@ -86,7 +86,7 @@ __attribute__((destructor)) static void end(void) {
       const Times *one = t->times + k;
       if (!one->function) continue;
       fprintf(file, one->is_mark ? "@%s" : "%p", (const char *)one->function);
-      fprintf(file, " %ld %ld %ld\n", (long)one->calls, (long)one->total, (long)one->shortest);
+      fprintf(file, " %ld %ld %ld\n", (long)one->calls, (long)one->total, (long)one->first);
     }
   }
   fclose(file);

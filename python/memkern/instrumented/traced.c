@@ -57,6 +57,19 @@ static atomic_uint_fast64_t parts, threads;
 OF_THREAD Thread *own;
 OF_THREAD int inside;
 
+// Calls of functions until one is traced, in programs with two versions of their code: this one jumps
+// to the other version when it becomes negative. The mean of the numbers is `calls`.
+__thread __attribute__((tls_model("initial-exec"))) int64_t memkern_left = 15;
+OF_THREAD uint64_t drawn;
+static uint64_t calls = 1;
+
+void __tsan_func_entry(void *p) {
+  (void)p;
+  if (memkern_left >= 0) return;
+  drawn = drawn * 6364136223846793005u + 1442695040888963407u;
+  memkern_left = (int64_t)((drawn >> 33) % (2 * calls - 1));
+}
+
 // Continues in a new part, if the file may have one.
 static void part(Thread *t) {
   t->recorded = 0;
@@ -197,6 +210,8 @@ static void forked(void) { file = -1; }
 
 __attribute__((constructor)) static void begin(void) {
   const char *path = getenv("MEMKERN_TRACE"), *most = getenv("MEMKERN_TRACE_MOST_B");
+  const char *sampled = getenv("MEMKERN_TRACE_CALLS");
+  if (sampled) calls = strtoull(sampled, NULL, 10);
   if (!path) return;
   static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};
   char name[4096];

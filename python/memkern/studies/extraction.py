@@ -11,7 +11,7 @@ import dataclasses
 import json
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.errors import InputError
-from memkern.extension import _memkern
 from memkern.inputs import traces
 from memkern.inputs.locality import FIRST, reuse_distances
 from memkern.inputs.pattern import owned
+from memkern.studies.tracing import load
 
 _Ints = npt.NDArray[np.int64]
 
@@ -82,6 +82,11 @@ class Found:
     correlation: float = 1.0
 
     @property
+    def names(self) -> tuple[str, str]:
+        """What a program may be timed by: its place, where it is marked, and its function."""
+        return self.place, plain(self.function)
+
+    @property
     def length(self) -> int:
         """Indices of an instance."""
         return len([*self.patterns.values()][-1])
@@ -123,6 +128,8 @@ class Extracted(NamedTuple):
         Accesses in the traces.
     atomics : tuple of int
         Atomic accesses, lines that they access, and lines of several threads.
+    sites : list of Sites
+        Instructions of each trace.
     """
 
     patterns: list[Found]
@@ -130,6 +137,7 @@ class Extracted(NamedTuple):
     bytes_B: int
     recorded: int
     atomics: tuple[int, int, int]
+    sites: list[Sites]
 
 
 class _Shape(NamedTuple):
@@ -145,14 +153,16 @@ class _Shape(NamedTuple):
 class Sites:
     """The instructions of a trace."""
 
-    def __init__(self, path: Path) -> None:
-        self.trace = _memkern.Trace(str(path))
+    def __init__(self, path: Path, converted: Path | None = None) -> None:
+        self.path = path
+        self.trace = load(converted or path)
         self.sites: list[dict[str, Any]] = self.trace.sites()
         self.recorded = sum(site["count"] for site in self.sites)
-        # Accesses of windows that were left out are distributed as the recorded ones.
-        self.whole = 1 + self.trace.left_out / max(self.recorded, 1)
         # The command of the run, and ``lines``: source line and function by caller.
         self.about = _about(self.trace, path)
+        # Accesses of windows and calls that were left out are distributed as the recorded ones.
+        self.whole = 1 + self.trace.left_out / max(self.recorded, 1)
+        self.whole *= self.about["sampled"]
         self.feeding = [self._feeding(site) for site in self.sites]
         self.sequences = self._sequences()
 
@@ -251,7 +261,7 @@ def _about(trace: Any, path: Path) -> dict[str, Any]:
     try:
         about = json.loads(trace.text or "{}")
         lines = {k: (str(line), str(name)) for k, (line, name) in about.get("lines", {}).items()}
-        return {**about, "lines": lines}
+        return {**about, "lines": lines, "sampled": int(about.get("sampled", 1))}
     except (ValueError, AttributeError, TypeError):
         raise InputError(f"{path} is damaged: its text can't be read") from None
 
@@ -288,6 +298,7 @@ def extract(paths: Sequence[str | Path], least_share: float = 0.0) -> Extracted:
         sum(total),
         sum(one.recorded for one in every),
         tuple(np.sum([one.trace.atomics() for one in every], axis=0).tolist()),
+        every,
     )
 
 
@@ -298,7 +309,7 @@ def _sites_of(path: Path) -> Sites:
     with tempfile.TemporaryDirectory() as folder:
         converted = Path(folder, path.name)
         traces.write(converted, traces.events(path))
-        return Sites(converted)
+        return Sites(path, converted)
 
 
 def _of_trace(all: Sites, total_B: int) -> list[Found]:
@@ -520,8 +531,15 @@ def _correlation(one: Found, other: Found) -> float:
     return float(np.mean((x - x.mean()) * (y - y.mean())) / spread) if spread else 0.0
 
 
-def write_suite(found: Extracted) -> bytes:
+def write_suite(found: Extracted, ratios: Mapping[str, Sequence[float]]) -> bytes:
     """Return a file that Spatter and memkern read, with a configuration for each pattern.
+
+    Parameters
+    ----------
+    found : Extracted
+    ratios : mapping of str to sequence of float
+        Time of its accesses over that of a loop, with the ends of its interval, by one of the
+        `Found.names`; it is the key ``accesses_over_loop`` of the configuration.
 
     Raises
     ------
@@ -534,7 +552,10 @@ def write_suite(found: Extracted) -> bytes:
     configs: dict[str, dict[str, Any]] = {}
     for pattern in found.patterns:
         config = pattern.config()
-        one = configs.setdefault(json.dumps({**config, "name": "", "weight": 0}), config)
+        key = json.dumps({**config, "name": "", "weight": 0})
+        checked = next((ratios[name] for name in pattern.names if name in ratios), None)
+        config |= {"accesses_over_loop": checked} if checked else {}
+        one = configs.setdefault(key, config)
         if one is not config:
             one["weight"] += config["weight"]
     names = Counter[str]()

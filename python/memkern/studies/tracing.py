@@ -8,6 +8,7 @@ by which each access calls a function (``-fsanitize=thread``), and the functions
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -20,11 +21,13 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from memkern.checks import integer
 from memkern.errors import InputError, warn
 from memkern.extension import _memkern
 from memkern.files import reason, unused
 from memkern.inputs.traces import text_part
 from memkern.instrumented import FOLDER
+from memkern.progress import announce
 
 _COMMON = "-g -fsanitize=thread -fno-unroll-loops"
 _FLAGS = {
@@ -33,10 +36,12 @@ _FLAGS = {
     "-mllvm -tsan-instrument-read-before-write=1",
 }
 _LINKED = {
-    "traced": "-Wl," + ",".join(f"--wrap={name}" for name in ("memcpy", "memmove", "memset")),
-    "timed": "",
+    "traced": "-lpthread -Wl,"
+    + ",".join(f"--wrap={name}" for name in ("memcpy", "memmove", "memset")),
+    "timed": "-lpthread",
 }
 _COMPILER = re.compile(r"(cc|c99|c\+\+|gcc|g\+\+|gfortran|clang|clang\+\+|flang)(-\d+)?")
+_READ_BPS = 6e7
 _MOST_COPIED_B = 4 * 10**9
 MOST_B = 2**32
 """Size of a trace of a process, in bytes, unless another one is requested."""
@@ -68,6 +73,7 @@ def trace(
     sources: Sequence[str] = ("*",),
     folder: str | Path | None = None,
     most_B: int = MOST_B,
+    sampled: int = 1,
     force: bool = False,
 ) -> Traced:
     """Build a program in a copy of the current folder, run it there, and write its trace.
@@ -87,6 +93,9 @@ def trace(
     most_B : int
         Largest size of each file. Windows of 2**20 accesses of a thread are recorded or left out
         together, so that the whole run is covered.
+    sampled : int
+        One of so many calls of global functions is traced, at random; the others run code without
+        tracing. For x86-64.
     force : bool
         Whether files that exist are replaced.
 
@@ -95,15 +104,23 @@ def trace(
     InputError
         The program can't be built or started, or no traced code ran.
     """
+    if integer(sampled, "sampled", 1) > 1 and platform.machine() != "x86_64":
+        raise InputError(f"calls can be sampled on x86-64 only, not on {platform.machine()}")
     target = unused(output, force).absolute()
     for old in _files(target):
         unused(old, force).unlink()
     with copied(folder) as copy, hooked(copy, "traced", _FLAGS, sources) as environment:
+        if sampled > 1:
+            environment["MEMKERN_HOOKS_VERSIONS"] = str(FOLDER / "versions.py")
         if build:
             built = subprocess.run(build, shell=True, cwd=copy, env=environment, stdout=2)
             if built.returncode:
                 raise InputError(f"`{build}` failed with exit code {built.returncode}")
-        traced = {"MEMKERN_TRACE": str(target), "MEMKERN_TRACE_MOST_B": str(most_B)}
+        traced = {
+            "MEMKERN_TRACE": str(target),
+            "MEMKERN_TRACE_MOST_B": str(most_B),
+            "MEMKERN_TRACE_CALLS": str(sampled),
+        }
         begin = time.perf_counter()
         try:
             code = subprocess.run(
@@ -117,7 +134,12 @@ def trace(
                 f"no traced code ran in `{shlex.join(command)}`: its sources must be compiled by "
                 "the command or by --build, with a compiler that is found on PATH"
             )
-        about = {"command": list(command), "build": build, "sources": list(sources)}
+        about = {
+            "command": list(command),
+            "build": build,
+            "sources": list(sources),
+            "sampled": sampled,
+        }
         for file in files:
             _complete(file, copy, about)
     if code:
@@ -195,15 +217,8 @@ def hooked(
     folder = copy / ".memkern"
     folder.mkdir(exist_ok=True)
     file = folder / f"libmemkern_{library}.so"
-    compiler = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
-    if compiler is None:
-        raise InputError("there is no compiler of C on PATH: install gcc or clang")
-    words = ["-O2", "-fPIC", "-shared", "-o", str(file), str(FOLDER / f"{library}.c")]
-    words += [*_LINKED[library].split(), "-lpthread"]
-    done = subprocess.run([compiler, *words], capture_output=True, text=True)
-    if done.returncode:
-        told = done.stderr.partition("\n")[0]
-        raise InputError(f"{compiler} can't compile {library}.c: {told}")
+    source = str(FOLDER / f"{library}.c")
+    compiled(["-O2", "-fPIC", "-shared", "-o", str(file), source, *_LINKED[library].split()])
     script = folder / "compiler"
     text = (FOLDER / "compiler.py").read_text(encoding="utf-8")
     script.write_text(f"#!{sys.executable} -IS\n{text}", encoding="utf-8")
@@ -222,6 +237,30 @@ def hooked(
         "MEMKERN_HOOKS_SOURCES": ":".join(sources),
         **{f"MEMKERN_HOOKS_{kind.upper()}": words for kind, words in flags.items()},
     }
+
+
+def compiled(words: Sequence[str]) -> None:
+    """Run a compiler of C on one source, the last file of its words.
+
+    Raises
+    ------
+    InputError
+        There is none, or it fails.
+    """
+    compiler = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
+    if compiler is None:
+        raise InputError("there is no compiler of C on PATH: install gcc or clang")
+    done = subprocess.run([compiler, *words], capture_output=True, text=True)
+    if done.returncode:
+        source = next(word for word in words if word.endswith(".c"))
+        told = done.stderr.partition("\n")[0]
+        raise InputError(f"{compiler} can't compile {Path(source).name}: {told}")
+
+
+def load(path: Path) -> Any:
+    """Return the accesses of a trace of memkern (`_memkern.Trace`)."""
+    announce(f"reading {path.name}", path.stat().st_size / _READ_BPS)
+    return _memkern.Trace(str(path))
 
 
 def named(head: str, callers: Sequence[int], copy: Path) -> dict[int, tuple[str, str]]:
@@ -265,7 +304,7 @@ def _functions(path: str) -> set[str]:
 
 def _complete(file: Path, copy: Path, about: Mapping[str, Any]) -> None:
     """Add the command, and the source line of each instruction, to a trace."""
-    trace = _memkern.Trace(str(file))
+    trace = load(file)
     lines = named(trace.head, [site["caller"] for site in trace.sites()], copy)
     paths = (line.split(" ", 2)[2] for line in trace.head.splitlines()[1:])
     functions = {name for path in paths if path.startswith(str(copy)) for name in _functions(path)}

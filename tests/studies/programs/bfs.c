@@ -45,7 +45,7 @@ static double now(void) {
 
 int main(int argc, char **argv) {
   const int vertices = argc > 1 ? atoi(argv[1]) : 320000;
-  const int calls = argc > 2 ? atoi(argv[2]) : 3;
+  const int calls = argc > 2 ? atoi(argv[2]) : 12;
   // A vertex has 4 to 12 edges to random ones.
   int *row = calloc(vertices + 1, sizeof *row);
   int *neighbour = calloc(12L * vertices, sizeof *neighbour);

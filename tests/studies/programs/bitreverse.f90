@@ -39,7 +39,7 @@ program bitreverse
   integer(int64) :: begin, end, rate
   real(real64) :: seconds, check
 
-  text = [character(len=20) :: '1048576', '3']
+  text = [character(len=20) :: '1048576', '12']
   do i = 1, min(2, command_argument_count())
     call get_command_argument(i, text(i))
   end do

@@ -59,7 +59,7 @@ static double now(void) {
 
 int main(int argc, char **argv) {
   const long keys = argc > 1 ? atol(argv[1]) : 350000;  // of the table; probes are twice as many
-  const int calls = argc > 2 ? atoi(argv[2]) : 3;
+  const int calls = argc > 2 ? atoi(argv[2]) : 12;
   uint64_t slots = 2;
   while (3 * slots < 4 * (uint64_t)keys) slots *= 2;
   uint64_t *slot = calloc(slots, sizeof *slot), *key = calloc(keys, sizeof *key);

@@ -40,7 +40,7 @@ static double now(void) {
 
 int main(int argc, char **argv) {
   const long number = argc > 1 ? atol(argv[1]) : 6000000;
-  const int calls = argc > 2 ? atoi(argv[2]) : 3;
+  const int calls = argc > 2 ? atoi(argv[2]) : 12;
   const int threads = omp_get_max_threads();
   const long bins = number / 64 + 1;
   uint32_t *data = calloc(number, sizeof *data);

@@ -44,7 +44,7 @@ static double now(void) {
 
 int main(int argc, char **argv) {
   const int points = argc > 1 ? atoi(argv[1]) : 400000;  // of the grid, at least 2
-  const int calls = argc > 2 ? atoi(argv[2]) : 3;
+  const int calls = argc > 2 ? atoi(argv[2]) : 12;
   const int particles = points / 5;
   double *grid = calloc(points, sizeof *grid);
   double *section = calloc((long)points * SECTIONS, sizeof *section);

@@ -56,7 +56,7 @@ static double now(void) {
 
 int main(int argc, char **argv) {
   const int n = argc > 1 ? atoi(argv[1]) : 66;  // elements of an edge of the cube
-  const int calls = argc > 2 ? atoi(argv[2]) : 3;
+  const int calls = argc > 2 ? atoi(argv[2]) : 12;
   const long elements = (long)n * n * n, nodes = (long)(n + 1) * (n + 1) * (n + 1);
   int *corners = calloc(8 * elements, sizeof *corners);
   double *x = calloc(nodes, sizeof *x), *fx = calloc(nodes, sizeof *fx);

@@ -53,7 +53,7 @@ static double now(void) {
 
 int main(int argc, char **argv) {
   const int cells = argc > 1 ? atoi(argv[1]) : 480;  // of an edge of the square
-  const int calls = argc > 2 ? atoi(argv[2]) : 3;
+  const int calls = argc > 2 ? atoi(argv[2]) : 12;
   const long particles = 4L * cells * cells, nodes = (cells + 1L) * (cells + 1L);
   float *x = calloc(particles, sizeof *x), *y = calloc(particles, sizeof *y);
   float *vx = calloc(particles, sizeof *vx), *vy = calloc(particles, sizeof *vy);

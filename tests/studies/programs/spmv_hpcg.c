@@ -52,7 +52,7 @@ static double now(void) {
 
 int main(int argc, char **argv) {
   const int n = argc > 1 ? atoi(argv[1]) : 40;  // points of an edge of the cube
-  const int calls = argc > 2 ? atoi(argv[2]) : 3;
+  const int calls = argc > 2 ? atoi(argv[2]) : 12;
   const long rows = (long)n * n * n, edge = 3L * n - 2, entries = edge * edge * edge;
   int *row = calloc(rows + 1, sizeof *row), *col = calloc(entries, sizeof *col);
   double *value = calloc(entries, sizeof *value);

@@ -57,7 +57,7 @@ static double now(void) {
 
 int main(int argc, char **argv) {
   const int rows = argc > 1 ? atoi(argv[1]) : 200000;  // at least 8
-  const int calls = argc > 2 ? atoi(argv[2]) : 3;
+  const int calls = argc > 2 ? atoi(argv[2]) : 12;
   const long entries = (rows - 8L) * ENTRIES;
   int *row = calloc(rows + 1, sizeof *row), *col = calloc(entries + 1, sizeof *col);
   double *value = calloc(entries + 1, sizeof *value), *inverse = calloc(rows, sizeof *inverse);

@@ -64,7 +64,7 @@ program unstructured
   integer(int64) :: begin, end, rate
   real(real64) :: seconds
 
-  text = [character(len=20) :: '680', '3']  ! nodes of an edge of the square, calls
+  text = [character(len=20) :: '680', '12']  ! nodes of an edge of the square, calls
   do i = 1, min(2, command_argument_count())
     call get_command_argument(i, text(i))
   end do
