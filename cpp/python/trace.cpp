@@ -28,9 +28,9 @@ py::dict described(const Site& s) {
   }
   return py::dict(py::arg("caller") = s.caller, py::arg("how") = s.how, py::arg("size") = s.size,
                   py::arg("count") = s.count, py::arg("bytes") = s.bytes, py::arg("low") = s.low,
-                  py::arg("high") = s.high, py::arg("begin") = s.begin,
-                  py::arg("end") = s.end, py::arg("deltas") = deltas,
-                  py::arg("dependencies") = dependencies, py::arg("threads") = s.threads);
+                  py::arg("high") = s.high, py::arg("begin") = s.begin, py::arg("end") = s.end,
+                  py::arg("deltas") = deltas, py::arg("dependencies") = dependencies,
+                  py::arg("threads") = s.threads);
 }
 
 template <class T>

@@ -283,7 +283,10 @@ def test_both_versions_of_a_program_share_its_state(compiler, tmp_path):
         "gcc": ("g++", "-O2 -fPIC -ffunction-sections"), "clang": ("clang++", "-O0")
     }[compiler]  # fmt: skip
     # Compiled in a step of its own, and together with linking.
-    build = f"{compiler} {flags} -MMD -c states.c && {plus} {flags} states.o states.cc -o app"
+    build = (
+        f"{compiler} {flags} -MD -MT states.o -MF states.d -c states.c && "
+        f"{plus} {flags} states.o states.cc -o app"
+    )
     subprocess.run(f"{build} && ./app >plain", shell=True, cwd=tmp_path, check=True)
     output = tmp_path / "told"
     (file,) = traced(tmp_path, f"./app >{output}", build=build, sampled=8).files

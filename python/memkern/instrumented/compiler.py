@@ -89,12 +89,14 @@ def _versions(
     own = f"{made}/{Path(to).name}"
     plain, hooked = f"{own}.plain.s", f"{own}.hooked.s"
     # The first command writes what the build needs besides the object, such as dependencies.
-    as_text = ["-S" if w == "-c" else w for w in words]
-    once = [w for k, w in enumerate(as_text) if "-o" not in (w, as_text[k - 1]) and w[:2] != "-M"]
-    # GCC adapts calls to the registers and the alignment that a function of the file needs.
-    once += (
-        [] if "clang" in os.path.basename(compiler) else ["-fno-ipa-ra", "-fno-ipa-stack-alignment"]
-    )
+    once = [
+        "-S" if word == "-c" else word
+        for before, word in zip(["", *words], words, strict=False)
+        if not word.startswith(("-o", "-M")) and before not in ("-o", "-MF", "-MT", "-MQ")
+    ]
+    if "clang" not in os.path.basename(compiler):
+        # GCC adapts calls to the registers and the alignment that a function of the file needs.
+        once += ["-fno-ipa-ra", "-fno-ipa-stack-alignment"]
     word = f"{zlib.crc32(os.path.abspath(to).encode()):x}"
     return [
         [compiler, *words],

@@ -108,9 +108,7 @@ def _jumping(lines: Iterable[tuple[str, str]], functions: set[str]) -> Iterator[
     """Yield the first version: functions begin with a jump."""
     waiting = ""
     for _, line in lines:
-        if waiting and not re.match(
-            r"\.L\w+:|\t\.cfi_startproc|\tendbr64|\t\.cfi_(person|lsda)", line
-        ):
+        if waiting and not _BEFORE_CODE.match(line):
             yield _JUMP.format(waiting)
             waiting = ""
         yield line
