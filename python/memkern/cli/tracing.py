@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memkern import reference
-from memkern.checks import converter
+from memkern.checks import converter, counted
 from memkern.cli.measuring import print_document
 from memkern.cli.options import (
     FORCE,
@@ -103,7 +103,7 @@ def _checks(checked: Mapping[str, Checked]) -> Iterator[str]:
             says = "the loop takes the time of its accesses"
         yield (
             f"{function}: {one.loop_s * 1e3:.3g} ms a call, its accesses alone "
-            f"{one.replay_s * 1e3:.3g} ms with {one.threads} threads: "
+            f"{one.replay_s * 1e3:.3g} ms with {counted(one.threads, 'thread')}: "
             f"{with_bounds(ratio, low, high)}; {says}"
         )
 
