@@ -17,8 +17,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from records import Row, program
+from records import Row, interval, program
 
+from memkern.results.verdicts import LEVEL
+from memkern.statistics import Ratio
 from memkern.studies.extraction import extract
 from memkern.studies.replaying import check
 from memkern.studies.tracing import trace
@@ -59,12 +61,8 @@ def row_of(source: Path) -> Row:
         "file B an access": traced.files[0].stat().st_size / found.accesses,
         "slowdown": slow["seconds"] / native["seconds"],
         "accesses read in M/s": found.accesses / read_s / 1e6,
-        "accesses alone over loop": first.ratio,
-        "accesses alone over loop low": first.ratio_low,
-        "accesses alone over loop high": first.ratio_high,
-        "in a second run": second.ratio,
-        "in a second run low": second.ratio_low,
-        "in a second run high": second.ratio_high,
+        **interval("accesses alone over loop", Ratio(*first.interval, LEVEL)),
+        **interval("in a second run", Ratio(*second.interval, LEVEL)),
     }
 
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from memkern.studies.replaying import Checked
 
 
+_EQUAL = 0.15  # difference up to which a loop takes the time of its accesses
+
+
 def _trace(args: argparse.Namespace) -> int:
     from memkern.studies.tracing import trace
 
@@ -94,13 +97,14 @@ def _checks(checked: Mapping[str, Checked]) -> Iterator[str]:
     """Yield a sentence on each function whose time was compared with that of its accesses."""
     for function, one in checked.items():
         ratio, low, high = one.interval
-        says = "whether this is within 15 % is open"
-        if high < 0.85:
+        if high < 1 - _EQUAL:
             says = f"{1 - ratio:.0%} is for something else, such as arithmetic or waiting"
-        elif low > 1.15:
+        elif low > 1 + _EQUAL:
             says = "the loop is faster than its accesses alone, perhaps by its order of memory"
-        elif low >= 0.85 and high <= 1.15:
+        elif low >= 1 - _EQUAL and high <= 1 + _EQUAL:
             says = "the loop takes the time of its accesses"
+        else:
+            says = f"whether this is within {100 * _EQUAL:g} % is open"
         yield (
             f"{function}: {one.loop_s * 1e3:.3g} ms a call, its accesses alone "
             f"{one.replay_s * 1e3:.3g} ms with {counted(one.threads, 'thread')}: "

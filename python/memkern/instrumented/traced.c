@@ -58,7 +58,8 @@ OF_THREAD Thread *own;
 OF_THREAD int inside;
 
 // Calls of functions until one is traced, in programs with two versions of their code: this one jumps
-// to the other version when it becomes negative. The mean of the numbers is `calls`.
+// to the other version when it becomes negative. The mean of the numbers is `calls`; the first one is
+// not 0, so that main is not always traced.
 __thread __attribute__((tls_model("initial-exec"))) int64_t memkern_left = 15;
 OF_THREAD uint64_t drawn;
 static uint64_t calls = 1;

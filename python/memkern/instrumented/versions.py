@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 _NAME = re.compile(r"[\w.][\w.$]*")
-_DIRECTIVE = re.compile(r"\t\.(globl|weak|hidden|local|type|size|set|comm)\t([\w.$]+)(.*)")
+_DIRECTIVE = re.compile(r"\t\.(globl|weak|hidden|local|type|size|set)\t([\w.$]+)(.*)")
 _SECTION = re.compile(r"\t\.(?:section\t|(?=text|data|bss))([\w.$]+)")
 _LABEL = re.compile(r"([\w.$]+):")
 _GROUP = re.compile(r",([\w.$]+),comdat")

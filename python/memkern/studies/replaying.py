@@ -51,7 +51,7 @@ class Checked(NamedTuple):
     threads : int
         That made the accesses.
     ratio, ratio_low, ratio_high : float
-        Time of the accesses over that of the loop, by pairs of turns, and its interval.
+        Time of the accesses over that of the loop, by pairs of turns, and its 99 % interval.
     turns : int
     """
 
@@ -176,10 +176,10 @@ def _replays(
         if any(sites.indirect(k) for group in groups.values() for k in group):
             own = folder / f"replay{number}"
             own.mkdir()
-            threads = max(_threads(sites, group) for group in groups.values())
-            (own / "replay.c").write_text(
-                _source(sites, list(groups.values()), times[name][0], own), encoding="utf-8"
-            )
+            parts = [(group, _threads(sites, group)) for group in groups.values()]
+            text = _source(sites, parts, times[name][0], own)
+            (own / "replay.c").write_text(text, encoding="utf-8")
+            threads = max(number for _, number in parts)
             words = [*_OPTIMISED, *["-fopenmp"] * (threads > 1), "-o", str(own / "replay")]
             compiled([*words, str(own / "replay.c")])
             programs[name] = own / "replay", threads
@@ -194,22 +194,24 @@ def _threads(sites: Sites, group: list[int]) -> int:
     return int(np.sum(accesses >= _BUSY * accesses.max()))
 
 
-def _source(sites: Sites, groups: list[list[int]], calls: int, folder: Path) -> str:
-    """Return a program in C that makes the accesses of loops, and write its indices."""
-    every = [k for group in groups for k in group]
+def _source(sites: Sites, parts: list[tuple[list[int], int]], calls: int, folder: Path) -> str:
+    """Return a program in C that makes the accesses of loops, and write its indices.
+
+    A loop has its instructions and its number of threads.
+    """
+    every = [k for group, _ in parts for k in group]
     regions = _regions(sites, every)
     written = {
         _region(regions, sites.sites[k]) for k in every if sites.sites[k]["how"] & traces.WRITE
     }
     called = []
-    for number, group in enumerate(groups):
-        threads = _threads(sites, group)
+    for number, (group, threads) in enumerate(parts):
         n = round(sites.sites[group[0]]["count"] * sites.whole / calls)
-        part = "n * omp_get_thread_num() / {0}, n * (omp_get_thread_num() + 1) / {0}"
+        share = "n * omp_get_thread_num() / {0}, n * (omp_get_thread_num() + 1) / {0}"
         called += [
             f"    n = {max(n, threads)};",
             f"    #pragma omp parallel num_threads({threads}) reduction(+ : s)" * (threads > 1),
-            f"    s += loop{number}({part.format(threads) if threads > 1 else '0, n'});",
+            f"    s += loop{number}({share.format(threads) if threads > 1 else '0, n'});",
         ]
     return _FRAME.format(
         # Threads write to memory of their own, as they do in programs without races.
@@ -223,10 +225,11 @@ def _source(sites: Sites, groups: list[list[int]], calls: int, folder: Path) -> 
         ),
         most=len(regions) + len(every),
         loops="\n".join(
-            _loop(sites, group, regions, str(number), folder) for number, group in enumerate(groups)
+            _loop(sites, group, regions, str(number), folder)
+            for number, (group, _) in enumerate(parts)
         ),
-        prepared="\n".join(f"  reserve{number}();" for number in range(len(groups))),
-        filled="\n".join(f"  fill{number}();" for number in range(len(groups))),
+        prepared="\n".join(f"  reserve{number}();" for number in range(len(parts))),
+        filled="\n".join(f"  fill{number}();" for number in range(len(parts))),
         calls=calls,
         called="\n".join(called),
     )

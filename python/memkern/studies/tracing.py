@@ -36,12 +36,11 @@ _FLAGS = {
     "-mllvm -tsan-instrument-read-before-write=1",
 }
 _LINKED = {
-    "traced": "-lpthread -Wl,"
-    + ",".join(f"--wrap={name}" for name in ("memcpy", "memmove", "memset")),
-    "timed": "-lpthread",
+    "traced": "-Wl," + ",".join(f"--wrap={name}" for name in ("memcpy", "memmove", "memset")),
+    "timed": "",
 }
 _COMPILER = re.compile(r"(cc|c99|c\+\+|gcc|g\+\+|gfortran|clang|clang\+\+|flang)(-\d+)?")
-_READ_BPS = 6e7
+_READ_BPS = 6e7  # bytes of a trace that are read in a second, for the announced time
 _MOST_COPIED_B = 4 * 10**9
 MOST_B = 2**32
 """Size of a trace of a process, in bytes, unless another one is requested."""
@@ -217,8 +216,8 @@ def hooked(
     folder = copy / ".memkern"
     folder.mkdir(exist_ok=True)
     file = folder / f"libmemkern_{library}.so"
-    source = str(FOLDER / f"{library}.c")
-    compiled(["-O2", "-fPIC", "-shared", "-o", str(file), source, *_LINKED[library].split()])
+    words = ["-O2", "-fPIC", "-shared", "-o", str(file), str(FOLDER / f"{library}.c")]
+    compiled([*words, *_LINKED[library].split(), "-lpthread"])
     script = folder / "compiler"
     text = (FOLDER / "compiler.py").read_text(encoding="utf-8")
     script.write_text(f"#!{sys.executable} -IS\n{text}", encoding="utf-8")
@@ -240,7 +239,7 @@ def hooked(
 
 
 def compiled(words: Sequence[str]) -> None:
-    """Run a compiler of C on one source, the last file of its words.
+    """Run a compiler of C with words, one of which is a source.
 
     Raises
     ------
