@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 
 from memkern.formats import ResultSet
-from memkern.statistics import student_quantile
 
 KERNELS = {"stream.copy": 16, "stream.triad": 24, "latency.chase": 0}
 MACHINE = {"model": "A Processor", "family": "25", "model_number": "1", "cores": 8, "threads": 16}
 
 
-def record(node: str, kernel: str, time_s: float, sd: float = 0.01, **more: Any) -> dict[str, Any]:
-    """Return a record whose interval for the next run is that of this deviation between runs."""
-    factor = math.exp(student_quantile(0.975, 8.0) * math.sqrt(2) * sd)
+def record(node: str, kernel: str, time_s: float, **more: Any) -> dict[str, Any]:
+    """Return a record of a node."""
     elements = 10**7
     moved = KERNELS[kernel] * elements
     return {
@@ -26,8 +24,7 @@ def record(node: str, kernel: str, time_s: float, sd: float = 0.01, **more: Any)
         "time_min_s": time_s, "time_median_s": 1.1 * time_s, "bytes_B": moved,
         "bandwidth_GBps": moved / time_s / 1e9,
         "ns_per_access": math.nan if moved else 1e3 * time_s,
-        "time_min_ci_low_s": time_s / factor, "time_min_ci_high_s": time_s * factor,
-        "exchange_ns": math.nan, **more,
+        "exchange_ns": math.nan, "core_share": 1.0, "started": "2026-01-01T00:00:00+00:00", **more,
     }  # fmt: skip
 
 
@@ -45,17 +42,20 @@ def records(
     slow: Mapping[str, float] | None = None,
     kernels: Iterable[str] = KERNELS,
     seed: int = 0,
+    rounds: int = 1,
+    spread: float = 0.01,
     **more: Any,
 ) -> list[dict[str, Any]]:
-    """Return records of nodes that differ by 1 %, some of them slower by a factor."""
+    """Return records of nodes whose rounds differ by 1 %, some of them slower by a factor."""
     random = np.random.default_rng(seed)
     return [
         record(
             node,
             kernel,
-            0.1 * (slow or {}).get(node, 1.0) * math.exp(0.01 * random.standard_normal()),
-            **more,
+            0.1 * (slow or {}).get(node, 1.0) * math.exp(spread * random.standard_normal()),
+            **{"repeat": k, **more},
         )
+        for k in range(rounds)
         for node in (f"n{number:02}" for number in range(nodes))
         for kernel in kernels
     ]

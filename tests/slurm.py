@@ -1,4 +1,4 @@
-"""A cluster of one node: munge and Slurm as processes of this user, with files in one folder."""
+"""A cluster on this machine: munge and Slurm as processes of this user, files in one folder."""
 
 import contextlib
 import getpass
@@ -23,16 +23,15 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmUser={user}
 SlurmdUser={user}
 SlurmctldPort={controller}
-SlurmdPort={daemon}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 CredType=cred/munge
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/affinity
 SelectType=select/cons_tres
@@ -44,7 +43,7 @@ MpiDefault=none
 ReturnToService=2
 KillWait=5
 MailProg=/bin/true
-NodeName={host} NodeAddr=127.0.0.1 CPUs={units} State=UNKNOWN
+{nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -64,23 +63,28 @@ def _free_ports(number: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def one_node(folder: Path) -> Iterator[Path]:
-    """Start a cluster of only this machine and yield its configuration file, for SLURM_CONF."""
-    for name in ("state", "spool"):
+def cluster_of(nodes: int, folder: Path) -> Iterator[Path]:
+    """Start a cluster whose nodes are all this machine; yield its configuration, for SLURM_CONF."""
+    host = socket.gethostname().partition(".")[0]
+    names = [host, *(f"{host}-{number}" for number in range(1, nodes))]
+    for name in ("state", *(f"spool-{name}" for name in names)):
         (folder / name).mkdir()
     key = folder / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(secrets.token_bytes(128))
-    controller, daemon = _free_ports(2)
+    controller, *daemons = _free_ports(1 + nodes)
     configuration = folder / "slurm.conf"
     configuration.write_text(
         CONFIGURATION.format(
-            host=socket.gethostname().partition(".")[0],
+            host=host,
             user=getpass.getuser(),
             controller=controller,
-            daemon=daemon,
             folder=folder,
-            units=os.cpu_count(),
+            nodes="\n".join(
+                f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "
+                f"CPUs={os.cpu_count()} State=UNKNOWN"
+                for name, port in zip(names, daemons, strict=True)
+            ),
         )
     )
     path = f"{os.environ['PATH']}{os.pathsep}{DAEMONS}"
@@ -91,7 +95,7 @@ def one_node(folder: Path) -> Iterator[Path]:
     commands = {
         "munged": ["munged", "--foreground", *munge],
         "slurmctld": ["slurmctld", "-D", "-c", "-f", str(configuration)],
-        "slurmd": ["slurmd", "-D", "-f", str(configuration)],
+        **{n: ["slurmd", "-D", "-N", n, "-f", str(configuration)] for n in names},
     }
     with contextlib.ExitStack() as stack:
         for name, command in commands.items():

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from checking import executable, interrupt, output_of, refused_words, run, task_of, wait_until
 from launching import OPEN_MPI
-from slurm import missing, one_node
+from slurm import cluster_of, missing
 
 import memkern as mk
 from memkern.studies import cluster
@@ -34,7 +34,7 @@ LONG = SWEEP.replace("runs = 2", "placements = 1\nci = 1e-9\nbudget_s = 2")
 def configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if lacking := missing():
         pytest.fail(f"{', '.join(lacking)}: tools/install-system-packages.sh --cluster")
-    with one_node(tmp_path_factory.mktemp("slurm")) as found:
+    with cluster_of(1, tmp_path_factory.mktemp("slurm")) as found:
         yield found
 
 

@@ -7,12 +7,12 @@ import contextlib
 import json
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memkern.checks import shown
-from memkern.cli.measuring import check_output, line, save, warn
+from memkern.cli.measuring import check_output, lines, save, warn
 from memkern.cli.options import (
     COMPARE,
     FAILED,
@@ -290,42 +290,54 @@ def _fleet(args: argparse.Namespace) -> int:
 
     check_output(args)
     results = of_files(args.files)
-    baseline = of_files([args.baseline]) if args.baseline else None
+    baseline = of_files(args.baseline) if args.baseline else None
     frame = fleet(results, baseline, slowdown=args.fail_on or 0.0)
     save(results, args)
     if args.json:
         print(frame.to_json(orient="records"))
-    else:
-        line(text(frame))
-    for remark in frame.attrs["remarks"]:
-        warn(remark)
-    return _exit_code(frame, args.fail_on, "values of nodes")
+        return _exit_code(frame, args.fail_on, "values of nodes")
+    return show_fleet(frame, args.fail_on)
+
+
+def show_fleet(frame: DataFrame, slowdown: float | None = None) -> int:
+    """Print the comparison of a fleet, and return the exit code."""
+    lines(text(frame), *frame.attrs["remarks"])
+    return _exit_code(frame, slowdown, "values of nodes")
 
 
 def text(frame: DataFrame) -> str:
-    """Return the cases of a fleet as a table for each processor, with the nodes outside."""
+    """Return a table for each processor with the nodes that are off, and in what nodes differ."""
     from memkern.results.comparison_output import aligned
-    from memkern.results.fleet import cases
+    from memkern.results.effects import LEAST_POWER
+    from memkern.results.fleet import NODE
     from memkern.results.verdicts import FASTER, SLOWER
 
     lines = []
-    for machine, rows in cases(frame).groupby("machine", sort=False):
-        table = [["case", "quantity", "others", "median", "spread", "range", "outside"]]
-        for row in rows.to_dict("records"):
-            own = frame[(frame["machine"] == machine) & (frame["case"] == row["case"])]
-            outside = own[own["verdict"].isin((SLOWER, FASTER))]
-            outside = outside.sort_values("slowdown", ascending=False)
-            named = zip(outside["node"], outside["value"], outside["verdict"], strict=True)
-            cells = [row["label"], row["quantity"], f"{row['others']:.0f}", f"{row['median']:.4g}"]
-            cells += [f"{row['spread']:.1%}", f"{row['low']:.4g} to {row['high']:.4g}"]
-            table.append([*cells, ", ".join(f"{n} {x:.4g} ({word})" for n, x, word in named)])
-        lines += [str(machine), *aligned(table, left=[0, 6]), ""]
-    without = frame[frame["p"].isna()].groupby("node", sort=False)["verdict"]
-    for node, verdicts in without:
-        number, words = len(verdicts), ", ".join(dict.fromkeys(verdicts))
-        lines.append(f"{node}: {number} case{'s' * (number != 1)} not judged ({words})")
-    lines.append("of healthy fleets, fewer than 1 in 100 have a node outside of any range")
+    for machine, of_machine in frame.groupby("machine", sort=False):
+        table = [["part", "cases", "against", "spread", "named: half", f"{LEAST_POWER:.0%}", "off"]]
+        known = of_machine[of_machine["evidence"].notna()]
+        for (part, against), rows in known.groupby(["part", "against"], sort=False):
+            off = rows[rows["verdict"].isin((SLOWER, FASTER))].sort_values("slowdown")[::-1]
+            numbers = rows[["cases", "others", "spread", "half", "least_slowdown"]].median()
+            table.append(
+                [
+                    str(part),
+                    *(f"{numbers['cases']:.0f}", f"{numbers['others']:.0f} {against}"),
+                    *(f"{numbers[name]:.1%}" for name in ("spread", "half", "least_slowdown")),
+                    ", ".join(map(_off, off.to_dict("records"))),
+                ]
+            )
+        lines += [str(machine), *aligned(table, left=[0, 2, 6]), ""]
+    for node, rows in frame.groupby(NODE, sort=False):
+        first = rows.iloc[0]
+        why = first["verdict"] if rows["evidence"].isna().any() else ""
+        found = [f"not judged ({why})"] * bool(why) + [first["differs"]] * bool(first["differs"])
+        lines += [f"{node}: {'; '.join(found)}"] * bool(found)
     return "\n".join(lines)
+
+
+def _off(row: Mapping[Any, Any]) -> str:
+    return f"{row['node']} {row['slowdown']:+.0%} ({row['low']:+.0%} to {row['high']:+.0%})"
 
 
 FLEET_VERB = verb(
@@ -342,17 +354,20 @@ FLEET_VERB = verb(
         "files",
         nargs="+",
         metavar="FILE",
-        help="results of the same command on each node, in a file with the node's name",
+        help="results of the same command on each node, in files with the node's name; earlier "
+        "ones are the node's history",
     ),
     argument(
         "--baseline",
+        nargs="+",
+        default=[],
         metavar="FILE",
-        help="compare with the nodes in this file of -o instead of with each other",
+        help="earlier results, and other nodes, which are not judged",
     ),
     argument(
         "-o", "--output", metavar="PATH", help="write all records with their nodes: a baseline"
     ),
-    argument("--json", action="store_true", help="a row for each case and node, as JSON"),
+    argument("--json", action="store_true", help="a row for each node and part, as JSON"),
     argument(
         "--fail-on",
         type=fail_on,

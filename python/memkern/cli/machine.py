@@ -251,7 +251,7 @@ def _doctor(args: argparse.Namespace) -> int:
         "findings": [dataclasses.asdict(finding) for finding in found.findings],
         "records": found.results.records,
     }
-    answer = f"\n{_answer(found, args.baseline)}" if args.baseline else ""
+    answer = f"\n{_answer(found, args.baseline[0])}" if args.baseline else ""
     print_document(document, f"{found}\ntook {found.seconds:.1f} s{answer}", args)
     if args.quiet and not args.json:
         print(found.summary)
@@ -282,9 +282,11 @@ DOCTOR_VERB = verb(
     argument("--quick", action="store_true", help="within 5 s instead of 24 s"),
     argument(
         "--baseline",
+        nargs="+",
+        default=[],
         metavar="FILE",
-        help="compare with the records that an earlier check of this machine wrote with -o; exit "
-        "code 3 if a case is slower, 4 if none could be judged",
+        help="compare with what earlier checks of this machine wrote with -o, its history; exit "
+        "code 3 if it is slower, 4 if that could not be judged",
     ),
     argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json"),
     METRICS,

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ from memkern.cli.options import (
     knobs_of,
     measuring_options,
     named_values,
+    positive,
     refuse,
     verb,
 )
@@ -56,14 +58,18 @@ if TYPE_CHECKING:
 # Options without influence on the measurements of a sweep.
 _OUTSIDE = {"run", "parser", "verb", "file", "output", "json", "resume", "force", "quiet"}
 _OUTSIDE |= {"wait_quiet", "case_order", "case_order_seed", "comm"}
-_OUTSIDE |= {"executor", "nodes", "options", "no_wait", "part"}
+_OUTSIDE |= {"executor", "nodes", "options", "no_wait", "part", "every_node"}
+_ROUNDS = 10  # of a fleet
+_SPREAD_MIN = 10.0  # over which they are spread
 
 
 def _sweep(args: argparse.Namespace) -> int:
+    if args.every_node and args.repeats is None:
+        args.repeats = _ROUNDS
     cases = _declared(args)
     if args.executor is not None:
         return _sweep_in_tasks(cases, args)
-    refuse(args, "without --executor", nodes=None, options=None, no_wait=False)
+    refuse(args, "without --executor", nodes=None, options=None, no_wait=False, every_node=None)
     return exit_code(measure(cases, args, select=args.part and args.part.select))
 
 
@@ -79,7 +85,9 @@ def _declared(args: argparse.Namespace) -> Cases:
 
 def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
     """Measure the parts of a sweep in tasks on other machines."""
-    from memkern.studies.cluster import Array
+    from memkern.cli.compare import show_fleet
+    from memkern.results.fleet import fleet
+    from memkern.studies.cluster import Array, Fleet
 
     refuse(args, "with --executor, whose tasks are the parts", part=None)
     if launcher.size() > 1:
@@ -89,12 +97,14 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
         )
     if args.output is None:
         raise InputError("--executor needs --output, a file in a folder that all machines share")
+    if args.every_node:
+        refuse(args, "with --every-node, whose nodes are measured together", resume=False)
     args.file = os.path.abspath(args.file)
     every, some = requested(cases, args)
     values = {name: value for name, value in vars(args).items() if name not in ("run", "parser")}
-    array = Array(
+    array = (Fleet if args.every_node else Array)(
         args.output,
-        min(args.nodes or 1, len(every)),
+        args.nodes or 1 if args.every_node else min(args.nodes or 1, len(every)),
         _request(args),
         functools.partial(_measure_part, values),
         executor=args.executor,
@@ -107,11 +117,15 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
         if not args.quiet:
             line(f"submitted: {' '.join(jobs) or 'nothing, since nothing is missing'}")
             line("follow:    squeue --me")
-            merged = shlex.join(["memkern", "export", "-o", args.output])
+            merging = ["compare", "fleet"] if args.every_node else ["export"]
+            merged = shlex.join(["memkern", *merging, "-o", args.output])
             line(f"merge:     {merged} {shlex.quote(str(array.folder))}/*.db")
-            line("           or the same command with --resume instead of --no-wait")
+            if not args.every_node:
+                line("           or the same command with --resume instead of --no-wait")
         return GOOD
     results = array.run(len(every) * args.repeats, not args.quiet)
+    if args.every_node and args.nodes and not args.json:
+        return show_fleet(fleet(results))
     tell_host(results, args.quiet)
     if wants_table(results, args):
         lines(*STREAMS.after(*varying(some)).lines(results), scope_of(results))
@@ -124,8 +138,28 @@ def _measure_part(values: Mapping[str, Any], task: Task) -> bool:
     if _request(args) != task.request:
         raise InputError(f"{args.file} was changed after this task was submitted")
     args.output, args.resume, args.force, args.json = str(task.output), True, False, False
+    if task.fleet:
+        return _measure_rounds(_declared(args), args, task)
     select = functools.partial(task.left, repeats=args.repeats)
     return not measure(_declared(args), args, select=select).interrupted
+
+
+def _measure_rounds(cases: Cases, args: argparse.Namespace, task: Task) -> bool:
+    """Measure all cases in rounds spread over time, a suspect node in up to as many again.
+
+    Return False if it was interrupted.
+    """
+    rounds, begin = args.repeats, time.monotonic()
+    period_s = 60 * args.every_node / rounds
+    for number in range(1, 2 * rounds + 1):
+        args.repeats, args.resume = number, True  # the earlier ones are in the file
+        if measure(cases, args, select=lambda every: every).interrupted:
+            return False
+        measurements = len(requested(cases, args)[0]) * rounds
+        if number >= rounds and not task.is_suspect(measurements, 60 + period_s):
+            break
+        time.sleep(max(begin + number * period_s - time.monotonic(), 0))
+    return True
 
 
 def _request(args: argparse.Namespace) -> str:
@@ -218,6 +252,15 @@ SWEEP_VERB = verb(
             nargs="+",
             metavar="NAME=VALUE",
             help="options of sbatch by their long names, such as partition=batch time=60",
+        ),
+        argument(
+            "--every-node",
+            nargs="?",
+            type=positive,
+            const=_SPREAD_MIN,
+            metavar="MINUTES",
+            help=f"check a fleet: all cases on each node, in --repeats rounds ({_ROUNDS}) spread "
+            f"over MINUTES ({_SPREAD_MIN:g}) of one job; nodes that may be off get more",
         ),
         argument("--no-wait", action="store_true", help="submit, and do not wait"),
         argument("--part", type=_part, metavar="K/N", help="measure one of N parts, K from 1 to N"),

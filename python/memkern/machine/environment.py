@@ -102,8 +102,8 @@ def identity(environment: Environment) -> str:
     """
     # Models use the measured sizes, which differ between measurements on the same machine.
     sizes_B = (environment.get("measured_caches") or {}).get("sizes_B")
-    comparable = _comparable(environment) | ({"measured_caches": sizes_B} if sizes_B else {})
-    text = json.dumps(comparable, sort_keys=True, default=str)
+    facts = comparable(environment) | ({"measured_caches": sizes_B} if sizes_B else {})
+    text = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -123,7 +123,7 @@ def differences(a: Environment, b: Environment) -> list[str]:
     list of str
         ``"settings.thp.enabled: always -> never"`` and the like, sorted; empty if nothing differs.
     """
-    was, now = _comparable(a), _comparable(b)
+    was, now = comparable(a), comparable(b)
     return [
         f"{key}: {_shown(was.get(key))} -> {_shown(now.get(key))}"
         for key in sorted(was.keys() | now.keys())
@@ -432,9 +432,11 @@ def _run(root: Path) -> dict[str, Any]:
     }
 
 
-def _comparable(environment: Environment) -> dict[str, Any]:
+def comparable(environment: Environment) -> dict[str, Any]:
+    """Return the facts of an environment that may affect a measurement, by their names."""
     parts = {
         "machine": environment.get("machine"),
+        "memory": environment.get("memory"),
         "os.kernel": (environment.get("os") or {}).get("kernel"),
         "settings": environment.get("settings"),
         "build": environment.get("build"),

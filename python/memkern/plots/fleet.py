@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from memkern.formats import ResultSet
@@ -28,17 +26,17 @@ from memkern.plots.kit import (
     rows_of,
     tabulated,
 )
-from memkern.results.fleet import INSIDE, cases, fleet
-from memkern.results.verdicts import FASTER, SLOWER
+from memkern.results.effects import LEAST_POWER
+from memkern.results.fleet import INSIDE, NODE, fleet
 
 _FILES = "``memkern compare fleet -o``"
-_MOST_NAMES = 3
+_MOST_NODES = 40
 _BAND = "#dfe7ee"
 
 
 @tabulated("fleet", "As of `memkern.fleet`.", records=_FILES)
 def fleet_table(records: Records = None) -> DataFrame:
-    """Value of each node in each case, beside the range of its fleet."""
+    """Effect of each node on the times of its cases, beside the others and its own history."""
     rows = rows_of(records)
     samples = [np.empty(0)] * len(rows)  # they are not needed
     found = fleet(ResultSet(rows, samples, getattr(records, "environments", {})))
@@ -50,71 +48,75 @@ def fleet_table(records: Records = None) -> DataFrame:
     "fleet",
     "A panel for each processor, 6.9 in wide.",
     records=_FILES,
-    lack="there is no such record, or no case on enough nodes",
+    lack="there is no such record, or nodes have no others beside them",
 )
 def fleet_dots(records: Records = None) -> Figure:
-    """Speed of each node over the median of its fleet, with the range and the nodes outside."""
+    """Slowdown of each node with its interval, and the smallest that would have been found."""
     frame = fleet_table(records)
     notes = [f"{sentence}." for sentence in frame.attrs["notes"]]
-    need_rows(cases(frame), "no node can be judged: each is disturbed, invalid or in another state")
-    timed = frame[frame["slowdown"].notna() & frame["machine"].isin(cases(frame)["machine"])]
-    timed = timed.assign(speed=1 / (1 + timed["slowdown"]), disturbed=timed["p"].isna())
-    fleets = cases(timed)
-    groups = list(fleets.groupby("machine", sort=False))
-    most = max(len(rows) for _, rows in groups)
-    fig, axes = panels(len(groups), 1, row_in(most, 2) + 0.2)
+    known = frame[frame["evidence"].notna()]
+    need_rows(known, "no node can be judged: each is disturbed or invalid")
+    lack = frame[frame["evidence"].isna()]
+    left_out = [f"{row[NODE]} ({row['verdict']})" for row in lack.to_dict("records")]
+    if left_out:
+        more = f" and {len(left_out) - 3} more" * (len(left_out) > 3)
+        notes.append(f"Not judged: {', '.join(left_out[:3])}{more}.")
+    # A node's row is the one that shows most.
+    order = known.assign(off=known["verdict"] != INSIDE).sort_values(["off", "evidence"])
+    shown = order[order["off"] | (order["part"] == known["part"].iloc[0])]
+    shown = shown.groupby(["machine", NODE], sort=False).tail(1)
+    where = {key: _where(rows) for key, rows in known.groupby(["machine", NODE])}
+    shown = shown.assign(
+        part=[where[key] for key in zip(shown["machine"], shown[NODE], strict=True)]
+    )
+    groups = list(shown.groupby("machine", sort=False))
+    most = min(max(len(rows) for _, rows in groups), _MOST_NODES)
+    fig, axes = panels(len(groups), 1, row_in(most, 1) + 0.4)
     for ax, (machine, rows) in zip(axes, groups, strict=True):
-        _panel(ax, rows, timed[timed["machine"] == machine])
-        nodes = timed[timed["machine"] == machine]["node"].nunique()
-        ax.set_title(f"{named(machine)}, {counted(nodes, 'node')}", loc="left")
-    notes.append("Shaded: the range outside of which a node is named.")
-    return finish(fig, 3, notes, timed.assign(disturbed=False))
+        _panel(ax, rows.sort_values("slowdown"))
+        ax.set_title(f"{named(machine)}, {counted(len(rows), 'node')}", loc="left")
+    notes.append(
+        f"Shaded: up to the slowdown that is named with {LEAST_POWER:g}; darker, with 0.5."
+    )
+    return finish(fig, 3, notes, shown.assign(disturbed=False))
 
 
-def _panel(ax: Axes, shown: DataFrame, nodes: DataFrame) -> None:
-    """Draw the nodes of a processor, a row for each case."""
-    for position, case in enumerate(shown.to_dict("records")):
-        far = 1 + case["least_slowdown"]
-        ax.barh(position, far - 1 / far, 0.7, left=1 / far, color=_BAND, zorder=1)
-        own = nodes[nodes["case"] == case["case"]]
-        outside = own[own["verdict"].isin((SLOWER, FASTER))].sort_values("speed")
-        names = [plain(name, 16) for name in outside["node"]]
-        more = f" and {len(names) - _MOST_NAMES} more" * (len(names) > _MOST_NAMES)
+def _where(rows: DataFrame) -> str:
+    """Return the parts of a node that are off, unless all or none are."""
+    whole, *parts = dict.fromkeys(rows["part"])
+    off = [part for part in parts if rows[rows["part"] == part]["verdict"].ne(INSIDE).any()]
+    return ", ".join(off) if 0 < len(off) < len(parts) else whole
+
+
+def _panel(ax: Axes, nodes: DataFrame) -> None:
+    """Draw the nodes of a processor, the fastest at the top."""
+    if len(nodes) > _MOST_NODES:
+        half = _MOST_NODES // 2
+        nodes = nodes[[k < half or k >= len(nodes) - half for k in range(len(nodes))]]
+    nodes = nodes.assign(position=np.arange(len(nodes)), percent=100 * nodes["slowdown"])
+    for column, colour in (("least_slowdown", _BAND), ("half", "#c9d6e2")):
+        far = nodes[column].replace(np.inf, np.nan).median()
+        ax.axvspan(100 * (1 / (1 + far) - 1), 100 * far, color=colour, linewidth=0, zorder=0)
+    off = nodes["verdict"].ne(INSIDE)
+    for label, which, colour in (("off", off, own_look(1).color), (INSIDE, ~off, GREY)):
+        if (some := nodes[which]).empty:
+            continue
+        ends = (100 * some[["low", "high"]]).to_numpy().T
+        ax.hlines(some["position"], *ends, color=colour, linewidth=0.8)
+        (dots,) = ax.plot(
+            some["percent"], some["position"], "o", color=colour, markersize=3.0, label=label
+        )
+        mark(dots, Drawn(label, some, "percent", "position"))
+    for row in nodes[off].to_dict("records"):
         ax.annotate(
-            ", ".join(names[:_MOST_NAMES]) + more,
-            (1.01, position),
+            str(row["part"]),
+            (1.01, row["position"]),
             xycoords=ax.get_yaxis_transform(),
             va="center",
             fontsize=NOTE_SIZE,
             color=own_look(1).color,
         )
-    where = {case: position for position, case in enumerate(shown["case"])}
-    nodes = nodes[nodes["case"].isin(where)]
-    # Nodes are beside each other, each at the same height in all cases.
-    heights = dict(
-        zip(
-            sorted(set(nodes["node"])),
-            np.linspace(-0.25, 0.25, nodes["node"].nunique()),
-            strict=True,
-        )
-    )
-    nodes = nodes.assign(position=nodes["case"].map(where) + nodes["node"].map(heights))
-    judged = ~nodes["disturbed"]
-    outside = judged & nodes["verdict"].ne(INSIDE)
-    looks: dict[str, tuple[Any, Any, str]] = {
-        INSIDE: (judged & ~outside, GREY, GREY),
-        "outside": (outside, own_look(1).color, own_look(1).color),
-        "not judged": (nodes["disturbed"], GREY, "white"),
-    }
-    for label, (which, colour, face) in looks.items():
-        if (some := nodes[which]).empty:
-            continue
-        how = {"color": colour, "markerfacecolor": face, "markersize": 3.0, "linestyle": "none"}
-        (dots,) = ax.plot(some["speed"], some["position"], marker="o", label=label, **how)
-        mark(dots, Drawn(label, some, "speed", "position"))
-    lowest = min(nodes["speed"].min(), 1 / (1 + shown["least_slowdown"].max()))
-    ax.set_xlim(lowest / 1.05, 1.05 * max(nodes["speed"].max(), 1.1))
-    ax.axvline(1, color=GREY, linewidth=0.6, zorder=1.5)
-    ax.set_yticks(range(len(shown)), [plain(label, 44) for label in shown["label"]])
-    ax.set(ylim=(len(shown) - 0.5, -0.5), xlabel="Speed over the median of the other nodes")
+    ax.axvline(0, color=GREY, linewidth=0.6, zorder=1)
+    ax.set_yticks(nodes["position"], [plain(name, 24) for name in nodes[NODE]])
+    ax.set(ylim=(len(nodes) - 0.5, -0.5), xlabel="Time over the median of the others - 1, %")
     ax.grid(False, axis="y")

@@ -229,15 +229,6 @@ def judge(cases: Sequence[Compared], slowdown: float = 0.0) -> None:
             case.needed = estimate.needed(len(tested), slowdown)
 
 
-def slowdowns(frame: DataFrame) -> list[float]:
-    """Return the relative increase of time per work from a to b for each row of a comparison."""
-    rates = {quantity.name for quantity in _QUANTITIES if quantity.rate}
-    return [
-        (1 / ratio if quantity in rates else ratio) - 1
-        for quantity, ratio in zip(frame["quantity"], frame["ratio"], strict=True)
-    ]
-
-
 def table(
     cases: Sequence[Compared],
     counted: str,

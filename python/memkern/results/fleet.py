@@ -1,59 +1,46 @@
-"""Nodes of a fleet beside each other: the median and range of each case, and nodes outside.
+"""Nodes of a fleet beside each other and beside their own history: which are off, and where.
 
-Values are the logarithms of the shortest times, which other programs change least. A node is named
-if its distance from the median of the other nodes is improbable in two ways:
-
-- for their spread, the median absolute deviation (MAD). The distribution of distance over MAD is
-  simulated for values whose variances differ as those of different hosts do: Student's t with eight
-  degrees of freedom, as for the variances between runs on several recorded hosts;
-- for the spread between runs on one host, which the node's interval for the next run contains.
-  Without this a state of some hosts would be named, since it lies many MADs away.
-
-The larger of both p-values counts, corrected by Holm for all nodes and cases.
-``bench/fleet_false_alarms.py`` simulates the rate of false alarms.
+Each node has an effect over all of its cases, and one over those of each part of the machine
+(`memkern.results.effects`). A node is named if the mean of its e-values, against the other nodes
+and against its own earlier looks, is a discovery among those of all nodes of its processor; then
+the parts that show it are slower or faster. ``bench/fleet_false_alarms.py`` simulates how often
+that is false, and how often a slow node is named.
 """
 
 from __future__ import annotations
 
-import functools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from memkern.backends import ACCELERATORS
+from memkern.checks import counted
 from memkern.errors import InputError
 from memkern.formats import ResultSet, concat, load
-from memkern.machine.environment import machine_label
-from memkern.results.comparison import (
-    OTHER_STATE,
-    Quantity,
-    differ,
-    exchange_ns,
-    grouped,
-    key_columns,
-    named_case,
-    number,
-    quantity_of,
-    short_name,
-    usable,
-    varying,
-    work_of,
+from memkern.machine.caches import MEMORY, data_caches, ends, level_of
+from memkern.machine.environment import comparable, machine_label
+from memkern.results.comparison import DISTURBED, grouped, key_columns, number, usable
+from memkern.results.effects import (
+    LEAST_POWER,
+    SLOPES,
+    WANTED,
+    Effects,
+    adjusted,
+    effects,
+    middle,
+    named,
+    of_rounds,
 )
+from memkern.results.hosts import memory_notes
 from memkern.results.merging import sources
-from memkern.results.verdicts import (
-    ALPHA,
-    FASTER,
-    LEAST_EFFECT,
-    PASSED,
-    SLOWER,
-    UNDECIDED,
-    gate,
-    holm,
-)
-from memkern.statistics import MEDIAN_OVER_MEAN, RUN_LEVEL, median, student_quantile
+from memkern.results.verdicts import ALPHA, FASTER, SAME, SLOWER, UNDECIDED, gate
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -62,16 +49,25 @@ Record = Mapping[str, Any]
 _Floats = npt.NDArray[np.float64]
 
 NODE = "node"
-INSIDE, TOO_FEW, NO_INTERVAL = "in the range", "too few nodes", "no interval"
-# Nodes of one processor that are needed. With fewer, a node would have to be more than twenty times
-# their spread away.
-LEAST_NODES = 9
-# Of the variances between runs on several recorded hosts.
-_FREEDOM = 8.0
-_OF_NORMAL = 1.4826  # standard deviation over MAD
-_SIMULATED = 640_000  # values of each simulation
-_NUMBERS = ("median", "low", "high", "slowdown", "least_slowdown", "spread")
-_DISTANCES = np.logspace(-1, 5, 49)  # over the spread, in the table of probabilities
+INSIDE, ALONE = "in the range", "nothing to compare with"
+ALL = "all cases"
+PEERS, HISTORY = "other nodes", "earlier looks"
+_NUMBERS = (
+    *("rounds", "others", "slowdown", "low", "high"),
+    *("evidence", "spread", "half", "least_slowdown"),
+)
+# Measurements of a node that are further apart are two looks.
+_LOOK_S = 1800.0
+# Parts of the machine that kernels show, whatever their data; others show a cache or the memory.
+_PARTS = {
+    "latency": "latency",
+    "amo": "exchange",
+    "messages": "exchange",
+    "launch": "cores",
+    "instructions": "cores",
+}
+# Coordinates of the state of a host in which a node differs from most if it has a tenth less.
+_STATE, _LESS = ("core_share", "clock_GHz"), 0.9
 
 
 def of_files(paths: Iterable[str | Path]) -> ResultSet:
@@ -80,8 +76,8 @@ def of_files(paths: Iterable[str | Path]) -> ResultSet:
     Parameters
     ----------
     paths : iterable of path
-        A file of results for each node, which has the node's name, or files that this function
-        returned, whose records have the column ``node``.
+        Files of results: of a node, whose name is that of the file, or of several, whose records
+        have the column ``node``.
 
     Returns
     -------
@@ -91,74 +87,62 @@ def of_files(paths: Iterable[str | Path]) -> ResultSet:
     Raises
     ------
     InputError
-        A file can't be read, or two files are of nodes of the same name.
+        A file can't be read.
     """
-    known: dict[str, Path] = {}
     found = []
     for path in sources([Path(path) for path in paths]):
         results = load(path)
         records = [record | {NODE: _text(record, NODE) or path.stem} for record in results]
-        for node in {record[NODE] for record in records}:
-            if node in known:
-                raise InputError(f"{known[node]} and {path} are both of {node}: rename one of them")
-            known[node] = path
         found.append(ResultSet(records, results.samples, results.environments))
     return concat(found)
-
-
-class _Own(NamedTuple):
-    """A node's value of a case: logarithm of its time by work, or why it has none.
-
-    `sd` is the standard deviation of this value between runs, `exchange_ns` the state of the host.
-    """
-
-    time: float = math.nan
-    sd: float = math.nan
-    exchange_ns: float = math.nan
-    verdict: str = ""
 
 
 def fleet(
     results: ResultSet, baseline: ResultSet | None = None, *, slowdown: float = 0.0
 ) -> DataFrame:
-    """Compare the nodes of a fleet with each other, or with the nodes of a baseline.
+    """Compare the nodes of a fleet with each other, and with their own history.
 
     Parameters
     ----------
     results : ResultSet
-        Records with the column ``node`` (see `memkern.results.fleet.of_files`). Nodes with
-        different processors, or different numbers of their cores, are not compared.
+        Records with the column ``node`` (see `memkern.results.fleet.of_files`). Records of a case
+        are rounds; those that began half an hour apart are another look at the node, of which the
+        last one is judged. Nodes with different processors, or different numbers of their cores,
+        are not compared.
     baseline : ResultSet, optional
-        Records of other nodes, with which these are compared instead of with each other.
+        Earlier records, and records of other nodes, which are not judged.
     slowdown : float
         Relative increase of the time about which the column ``gate`` decides; 0 for any.
 
     Returns
     -------
     DataFrame
-        A row for each processor, case and node:
+        A row for each processor, node, part and reference:
 
-        - ``machine``; ``case`` and ``label``, its full and its short name; ``node``;
-        - ``quantity`` (GAMS, ns per access, GB/s, GFLOP/s or s), the node's ``value`` of it by its
-          shortest time, the ``median`` of the other nodes, and ``low`` and ``high``, the range
-          outside of which the node is named, from a slowdown of ``least_slowdown``;
-        - ``slowdown``, the time over the median of the other nodes' times minus one; ``spread``,
-          the relative standard deviation of their times by the MAD; ``others``, their number;
-        - ``p``, corrected for all nodes and cases;
-        - ``verdict``: ``slower`` or ``faster`` (p of at most 0.01 and an effect above 1 %), ``in
-          the range``, or why there is none: ``too few nodes``, ``other state`` (the exchange time
-          of the workers shows another state of the host than that of most nodes), ``disturbed``,
-          ``invalid``, ``no time``, ``no interval``;
-        - ``gate``: ``passed`` for a node in the range or faster, or if its value with an interval
-          as wide as the range excludes `slowdown`; ``slower`` if that lies wholly beyond it; else
-          ``undecided``.
+        - ``machine``, ``node``; ``part``: ``all cases``, and, if the cases show several,
+          ``memory``, ``caches``, ``cores``, ``latency``, ``exchange`` or ``GPU``;
+        - ``against``: ``other nodes`` or ``earlier looks``, and their number ``others``; ``cases``
+          and ``rounds`` of the node;
+        - ``slowdown``, the time over the median of the others minus one, shrunk towards that of
+          healthy nodes, and its interval from ``low`` to ``high`` (95 %);
+        - ``evidence``, the logarithm to base 10 of the e-value; ``spread``, the relative standard
+          deviation of healthy nodes; ``half`` and ``least_slowdown``, the slowdowns that are named
+          with a probability of 0.5 and 0.9;
+        - ``verdict``: ``slower`` or ``faster`` if the node is named and this row shows it, ``in
+          the range``, or why there is none: ``nothing to compare with``, ``disturbed``,
+          ``invalid`` or ``no time``;
+        - ``gate``: ``slower`` if the interval of a named node lies wholly beyond `slowdown`,
+          ``passed`` if it excludes `slowdown`, or without one if the node is not slower, else
+          ``undecided``;
+        - ``differs``: facts and settings in which the node differs from most nodes, and errors of
+          its memory.
 
-        ``attrs["remarks"]`` lists sentences on what was not judged.
+        ``attrs["remarks"]`` lists sentences on what would have been found.
 
     Raises
     ------
     InputError
-        There is no record, a record has no node, or no case has enough nodes of one processor.
+        There is no record, a record has no node, or no node can be compared.
     """
     from pandas import DataFrame
 
@@ -168,114 +152,254 @@ def fleet(
     if not all(_text(record, NODE) for record in every):
         raise InputError("a record has no node: a baseline is a file of memkern compare fleet -o")
     environments = {**(baseline.environments if baseline else {}), **results.environments}
-    machines = _machines(every, environments)
-    keys, several = key_columns(every), varying(every)
-    mine = _by_case(results, machines, keys)
-    theirs = {} if baseline is None else _by_case(baseline, machines, keys)
-    tested: list[_Tested] = []
-    for which, nodes in mine.items():
-        beside = theirs.get(which, {})
-        first = next(iter(nodes.values()))[0]
-        records = [record for some in (*nodes.values(), *beside.values()) for record in some]
-        quantity = quantity_of(*(work_of(r) for r in records if number(r, "time_min_s")))
-        case = {
-            "machine": which[0],
-            "case": named_case(first, several),
-            "label": short_name(first, several),
-        }
-        own = {node: _own(some, quantity) for node, some in nodes.items()}
-        known = own if baseline is None else {n: _own(r, quantity) for n, r in beside.items()}
-        own, known = (_in_state(values, _main_state(known)) for values in (own, known))
-        for node, value in own.items():
-            others = [o.time for name, o in known.items() if name != node and not o.verdict]
-            tested.append(_Tested({**case, "node": node}, value, np.array(others), quantity))
-    rows = _rows(tested, slowdown)
-    remarks = _too_few(rows)
-    if remarks and all(math.isnan(row["p"]) for row in rows):
-        raise InputError(remarks[0])
+    names = _machines(every, environments)
+
+    def machine_of(record: Record) -> str:
+        return names[_text(record, "platform"), _text(record, "environment_id")]
+
+    rows, remarks = [], []
+    for machine in dict.fromkeys(map(machine_of, results)):
+        before, now = (
+            [record for record in some if machine_of(record) == machine]
+            for some in (baseline or (), results)
+        )
+        looks = _Looks(before, now, environments)
+        own, found = _judged(looks, slowdown)
+        remarks += [f"{machine}: {sentence}" for sentence in found]
+        different = _differences(looks, environments)
+        channels = [
+            (environments.get(e) or {}).get("memory", {}).get("channels") for e in environments
+        ]
+        for row in own:
+            why = [*different[row[NODE]], _channels(row, max(filter(None, channels), default=0))]
+            rows.append({"machine": machine, **row, "differs": "; ".join(filter(None, why))})
     frame = DataFrame(rows)
+    if frame["verdict"].eq(ALONE).all():
+        raise InputError(
+            f"{rows[0][NODE]} has no other node of its processor with the same cases and no "
+            "earlier look: give files of more nodes, or of earlier measurements"
+        )
     frame.attrs["remarks"] = remarks
     return frame
 
 
-def cases(frame: DataFrame) -> DataFrame:
-    """Return a row for each processor and case of `fleet` that has a node with a verdict.
+class _Looks:
+    """The looks at nodes with one processor, as arrays.
 
-    Columns ``machine``, ``case``, ``label`` and ``quantity``; ``median``, ``low``, ``high``,
-    ``least_slowdown``, ``spread`` and ``others`` are medians over these nodes.
-    """
-    judged = frame[frame["verdict"].isin((SLOWER, FASTER, INSIDE))]
-    columns = ("median", "low", "high", "least_slowdown", "spread", "others")
-    of_case = judged.groupby(["machine", "case", "label", "quantity"], sort=False)
-    return of_case[[*columns]].median().reset_index()
-
-
-def p_value(distance: float, others: npt.ArrayLike, sd: float) -> float:
-    """Return the probability of a node this far from the median of others in a healthy fleet.
-
-    Parameters
+    Attributes
     ----------
-    distance : float
-        Difference of logarithms of times.
-    others : array_like of float, shape (n,)
-        Logarithms of the other nodes' times.
-    sd : float
-        Standard deviation of the node's value between runs.
-
-    Returns
-    -------
-    float
-        The larger of the probabilities by the spread of the others, and by `sd`.
+    nodes : list of str
+        The node of each look; looks at a node are in their order.
+    records : list of list of dict
+        Of each look.
+    judged : list of int
+        The last look at each node that is judged.
+    parts : list of str
+        Of the cases.
+    times, states : array of float, shape (looks, rounds, cases) and (..., coordinates)
+        Logarithms; NaN where there is no value.
     """
-    from scipy.special import stdtr
 
-    x, far = np.asarray(others, dtype=np.float64), abs(distance)
-    by_runs = 2 * float(stdtr(_FREEDOM, -far / (sd * _with_median(len(x)))))
-    spread = _spread(x)
-    if far <= _DISTANCES[0] * spread:
-        return 1.0
-    if not spread:
-        return by_runs
-    log_p = np.interp(math.log(far / spread), np.log(_DISTANCES), _table(len(x)))
-    return max(math.exp(log_p), by_runs)
+    def __init__(
+        self,
+        earlier: Iterable[Record],
+        records: Iterable[Record],
+        environments: Mapping[str, dict[str, Any]],
+    ) -> None:
+        self.nodes: list[str] = []
+        self.records: list[list[dict[str, Any]]] = []
+        for some in (earlier, records):
+            judged = {}
+            for node, of_node in grouped(map(dict, some), [NODE]).items():
+                last_s = -math.inf
+                for record in sorted(of_node, key=_began_s):
+                    if (began_s := _began_s(record)) > last_s + _LOOK_S:
+                        judged[node[0]] = len(self.nodes)
+                        self.nodes.append(node[0])
+                        self.records.append([])
+                    self.records[-1].append(record)
+                    last_s = began_s
+        self.judged = [*judged.values()]
+        self.last = {node: k for k, node in enumerate(self.nodes)}
+        keys = key_columns([record for some in self.records for record in some])
+        found: dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]] = {}
+        for look, some in enumerate(self.records):
+            for key, rounds in grouped(some, keys).items():
+                found.setdefault(key, {})[look] = rounds
+        # A case of one look has nothing beside it.
+        found = {key: of_case for key, of_case in found.items() if len(of_case) > 1}
+        counts = [len(rounds) for of_case in found.values() for rounds in of_case.values()]
+        most = max(counts, default=1)
+        self.times = np.full((len(self.nodes), most, len(found)), math.nan)
+        self.states = np.full((*self.times.shape, len(SLOPES)), math.nan)
+        self.parts = []
+        for case, looks in enumerate(found.values()):
+            (first, *_), *_ = looks.values()
+            self.parts.append(_part(first, environments))
+            for look, rounds in looks.items():
+                for k, record in enumerate(rounds):
+                    if not usable([record], _least_s)[1]:
+                        self.times[look, k, case] = math.log(record["time_min_s"])
+                    states = [number(record, name) or math.nan for name in SLOPES]
+                    self.states[look, k, case] = np.log(states)
+
+    def effects_of(self, part: str) -> _Floats:
+        """Return the effects of looks in their rounds, over the cases of a part."""
+        those = [part in (ALL, each) for each in self.parts]
+        slopes = [*SLOPES.values()]
+        return of_rounds(adjusted(self.times[:, :, those], self.states[:, :, those], slopes))
+
+    def others(self, against: str) -> npt.NDArray[np.bool_]:
+        """Return with which looks each judged one is compared."""
+        nodes, numbers = np.array(self.nodes), np.arange(len(self.nodes))
+        mine = np.array(self.judged)[:, None]
+        same = nodes == nodes[mine]
+        if against == HISTORY:
+            return np.asarray(same & (numbers < mine))
+        return np.asarray(~same & np.isin(numbers, [*self.last.values()]))
+
+    def why(self, look: int) -> str:
+        """Return why a look has no value, or `ALONE` if it has one."""
+        return usable(self.records[look], _least_s)[1] or ALONE
 
 
-def reach(others: npt.ArrayLike, sd: float, p: float) -> float:
-    """Return the distance from the median of others at which `p_value` is `p`.
-
-    Parameters
-    ----------
-    others, sd
-        As for `p_value`.
-    p : float
-        At most 0.5.
-    """
-    x = np.asarray(others, dtype=np.float64)
-    log_distance = np.interp(-math.log(p), -_table(len(x)), np.log(_DISTANCES))
-    by_runs = student_quantile(1 - p / 2, _FREEDOM) * sd * _with_median(len(x))
-    return max(math.exp(log_distance) * _spread(x), by_runs)
+def _least_s(record: Record) -> float | None:
+    return number(record, "time_min_s")
 
 
-def _with_median(count: int) -> float:
-    """Return the standard deviation of a distance from the median of others by the node's own."""
-    return math.sqrt(1 + MEDIAN_OVER_MEAN / count)
+def _began_s(record: Record) -> float:
+    """Return when a record began, 0 if that is unknown."""
+    began = _text(record, "started")
+    return datetime.fromisoformat(began).timestamp() if began else 0.0
 
 
-@functools.cache
-def _table(count: int) -> _Floats:
-    """Return the logarithms of the p-values of `_DISTANCES`, for this number of other nodes."""
-    from scipy.special import stdtr
+def _part(record: Record, environments: Mapping[str, dict[str, Any]]) -> str:
+    """Return the part of the machine that a case shows."""
+    if _text(record, "backend") in ACCELERATORS:
+        return "GPU"
+    if part := _PARTS.get(str(record["kernel"]).partition(".")[0]):
+        return part
+    caches = data_caches(environments.get(_text(record, "environment_id"), {}))
+    held_B = ends(caches, int(number(record, "threads") or 1))
+    level = level_of(number(record, "footprint_B") or math.inf, held_B)
+    return "memory" if level == MEMORY else "caches"
 
-    random = np.random.default_rng(count)
-    x = random.standard_t(_FREEDOM, size=(_SIMULATED // count, count))
-    middle = np.median(x, axis=1)
-    spread = _OF_NORMAL * np.median(np.abs(x - middle[:, None]), axis=1)
-    # The tail beyond each threshold is exact, so that small p-values need few simulations.
-    return np.log([2 * np.mean(stdtr(_FREEDOM, middle - d * spread)) for d in _DISTANCES])
+
+def _judged(looks: _Looks, slowdown: float) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the rows of a processor, and sentences on what would have been found."""
+    parts = dict.fromkeys(looks.parts)
+    found: list[tuple[str, str, Effects]] = []
+    for part in (ALL, *(parts if len(parts) > 1 else ())):
+        rounds = looks.effects_of(part)
+        for against in (PEERS, HISTORY):
+            others = looks.others(against)
+            if others.any() or against == PEERS:
+                found.append((part, against, effects(rounds, others, looks.judged)))
+    every = np.array([one.evidence for *_, one in found])
+    known = (~np.isnan(every)).sum(0)
+    total = np.logaddexp.reduce(np.nan_to_num(every, nan=-math.inf)) - np.log(np.maximum(known, 1))
+    off = named(np.where(known, total, math.nan))
+    tests = float(max(known.max(), 1) * max((known > 0).sum(), 1))
+    rows: list[dict[str, Any]] = []
+    sentences = []
+    for part, against, one in found:
+        own = replace(one, tests=tests)
+        cases = sum(part in (ALL, each) for each in looks.parts)
+        what = {"part": part, "against": against, "cases": cases}
+        if some := _rows(own, off, slowdown):
+            rows += [{NODE: looks.nodes[looks.judged[k]], **what, **row} for k, row in some]
+            if part == ALL:
+                sentences.append(_power(own, against))
+    for k in np.flatnonzero(known == 0):
+        look = looks.judged[k]
+        blank = dict.fromkeys(_NUMBERS, math.nan) | {"verdict": looks.why(look), "gate": UNDECIDED}
+        what = {"part": ALL, "against": PEERS, "cases": 0}
+        rows.append({NODE: looks.nodes[look], **what, **blank})
+    return rows, sentences
 
 
-def _spread(x: _Floats) -> float:
-    return _OF_NORMAL * float(np.median(np.abs(x - np.median(x))))
+def _rows(one: Effects, off: npt.NDArray[np.bool_], slowdown: float) -> list[tuple[int, Any]]:
+    """Return the rows of judged looks with evidence, by their numbers."""
+    middles, halves = one.shrunk
+    numbers = {
+        "rounds": one.rounds,
+        "others": one.others,
+        "slowdown": np.expm1(middles),
+        "low": np.expm1(middles - halves),
+        "high": np.expm1(middles + halves),
+        "evidence": one.evidence / math.log(10),
+        "spread": np.expm1(np.sqrt(one.variance)),
+        "half": np.expm1(one.found(0.5)),
+        "least_slowdown": np.expm1(one.found(LEAST_POWER)),
+    }
+    rows = []
+    for k in np.flatnonzero(~np.isnan(one.evidence)):
+        row: dict[str, Any] = {name: float(values[k]) for name, values in numbers.items()}
+        shows = off[k] and one.evidence[k] >= -math.log(ALPHA)
+        row["verdict"] = (SLOWER if middles[k] > 0 else FASTER) if shows else INSIDE
+        decided = row["verdict"] if shows else SAME
+        row["gate"] = gate(decided, middles[k], halves[k], slowdown)
+        rows.append((int(k), row))
+    return rows
+
+
+def _power(one: Effects, against: str) -> str:
+    """Return the sentence on what would have been found."""
+    number, rounds = (int(np.nanmedian(x)) for x in (one.others, one.rounds))
+    power, half = np.nanmedian(one.power(WANTED)), np.nanmedian(one.found(0.5))
+    what = "node" if against == PEERS else "earlier look"
+    text = (
+        f"{counted(number + (against == PEERS), what)}, {counted(rounds, 'round')}: "
+        f"a node {WANTED:.0%} slow is named with {math.floor(100 * power) / 100:g}; "
+        f"{math.expm1(half):.0%} with 0.5"
+    )
+    if power >= LEAST_POWER:
+        return text
+    more_rounds, more = one.needed()
+    if more_rounds or more:
+        need = f"{more_rounds} rounds" if more_rounds else f"{more - (against != PEERS)} {what}s"
+        return f"{text}; {need} are needed to name {WANTED:.0%} with {LEAST_POWER:g}"
+    return f"{text}; neither more rounds nor more {what}s would name {WANTED:.0%}"
+
+
+def _differences(looks: _Looks, environments: Mapping[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """Return facts and settings in which the last look at each node differs from most nodes."""
+    facts: dict[str, dict[str, Any]] = {}
+    found: dict[str, list[str]] = {}
+    for node, look in looks.last.items():
+        records = looks.records[look]
+        facts[node] = comparable(environments.get(_text(records[-1], "environment_id"), {}))
+        notes = (note for record in records for note in memory_notes(record).values())
+        found[node] = [*dict.fromkeys(note.partition(": ")[0] for note in notes)]
+        doctor = _text(records[-1], "doctor")
+        found[node] += [f"doctor: {doctor}"] * doctor.startswith(DISTURBED)
+    for name in sorted({name for of_node in facts.values() for name in of_node}):
+        (most, _), *_ = Counter(of_node.get(name) for of_node in facts.values()).most_common(1)
+        for node, of_node in facts.items():
+            if (own := of_node.get(name)) != most:
+                found[node].append(f"{name}: {own} (most: {most})")
+    for name in _STATE:
+        own_of = {node: _median(looks.records[look], name) for node, look in looks.last.items()}
+        most = float(middle(np.array([*own_of.values()])))
+        for node, own in own_of.items():
+            if own < _LESS * most:
+                found[node].append(f"{name}: {own:.3g} (most: {most:.3g})")
+    return found
+
+
+def _median(records: Iterable[Record], name: str) -> float:
+    values = [x for record in records if (x := number(record, name))]
+    return float(np.median(values)) if values else math.nan
+
+
+def _channels(row: Record, populated: float) -> str:
+    """Return how many channels of the memory would explain a slow node; empty if none does."""
+    if row["verdict"] != SLOWER or row["part"] not in (ALL, "memory"):
+        return ""
+    for left in range(int(populated) - 1, int(populated) // 2 - 1, -1):
+        if row["low"] <= populated / left - 1 <= row["high"]:
+            return f"as with {left} of {populated:.0f} channels of the memory"
+    return ""
 
 
 def _machines(records: Sequence[Record], environments: Mapping[str, Record]) -> dict[Any, str]:
@@ -300,119 +424,6 @@ def _machines(records: Sequence[Record], environments: Mapping[str, Record]) -> 
             words = [f"{columns[k].replace('_', ' ')} {identity[k]}" for k in differing]
             names.update(dict.fromkeys(keys_of, ", ".join([name, *words])))
     return names
-
-
-def _by_case(
-    results: ResultSet, machines: Mapping[Any, str], keys: Sequence[str]
-) -> dict[tuple[Any, ...], dict[str, list[dict[str, Any]]]]:
-    """Return the records of each node by processor and case."""
-    found: dict[tuple[Any, ...], dict[str, list[dict[str, Any]]]] = {}
-    for key, records in grouped(results, [NODE, "platform", "environment_id", *keys]).items():
-        node, platform, environment, *case = key
-        machine = machines[platform or "", environment or ""]
-        found.setdefault((machine, *case), {}).setdefault(str(node), []).extend(records)
-    return found
-
-
-def _own(records: Sequence[dict[str, Any]], quantity: Quantity) -> _Own:
-    """Return the value of a node from its records of a case, which are repeats."""
-    some, verdict = usable(records, lambda record: number(record, "time_min_s"))
-    if not some:
-        return _Own(verdict=verdict)
-    times = [math.log(r["time_min_s"] / work_of(r)[quantity.suffix]) for r in some]
-    # Repeats follow each other in one state of the host, so that their mean varies like one run.
-    sd = max(map(_sd, some))
-    verdict = verdict or NO_INTERVAL * (not sd)
-    return _Own(float(np.mean(times)), sd, exchange_ns(some), verdict)
-
-
-def _sd(record: Record) -> float:
-    """Return the standard deviation between runs by a record's interval; 0 if it has none."""
-    low, high = (number(record, f"time_min_ci_{end}_s") for end in ("low", "high"))
-    if low is None or high is None or low >= high:
-        return 0.0
-    # The interval is that of the difference of two runs.
-    return math.log(high / low) / 2 / student_quantile((1 + RUN_LEVEL) / 2, _FREEDOM) / math.sqrt(2)
-
-
-def _main_state(values: Mapping[str, _Own]) -> float:
-    """Return the median time of an exchange on nodes; NaN if it is unknown."""
-    known = [own.exchange_ns for own in values.values() if own.exchange_ns > 0]
-    return median(known) if known else math.nan
-
-
-def _in_state(values: Mapping[str, _Own], main_ns: float) -> dict[str, _Own]:
-    """Return values, with the verdict `OTHER_STATE` on those of another state of the host."""
-    return {
-        node: own._replace(verdict=own.verdict or OTHER_STATE * differ(own.exchange_ns, main_ns))
-        for node, own in values.items()
-    }
-
-
-class _Tested(NamedTuple):
-    """A node's value of a case, and logarithms of the times of other nodes that can be judged."""
-
-    row: dict[str, Any]
-    own: _Own
-    times: _Floats
-    quantity: Quantity
-
-    @property
-    def verdict(self) -> str:
-        """The reason for which the node can't be judged; empty if it can."""
-        return self.own.verdict or TOO_FEW * (len(self.times) < LEAST_NODES - 1)
-
-    @property
-    def p(self) -> float:
-        """The p-value of the node, not corrected."""
-        return p_value(self.own.time - float(np.median(self.times)), self.times, self.own.sd)
-
-
-def _rows(tested: Sequence[_Tested], slowdown: float) -> list[dict[str, Any]]:
-    """Return the rows of the table."""
-    p = np.array([math.nan if one.verdict else one.p for one in tested])
-    level = ALPHA / max(int((~np.isnan(p)).sum()), 1)
-    rows = []
-    for one, corrected in zip(tested, holm(p), strict=True):
-        row, own, x, of = one.row, one.own, one.times, one.quantity.value
-        row |= {
-            "quantity": one.quantity.name,
-            "value": of(own.time),
-            **dict.fromkeys(_NUMBERS, math.nan),
-            "others": len(x),
-            "p": float(corrected),
-            "verdict": one.verdict,
-            "gate": UNDECIDED,
-        }
-        if len(x):
-            middle = float(np.median(x))
-            row |= {"median": of(middle), "slowdown": math.expm1(own.time - middle)}
-        if not one.verdict:
-            far = max(reach(x, own.sd, level), math.log1p(LEAST_EFFECT))
-            row["low"], row["high"] = sorted((of(middle - far), of(middle + far)))
-            row |= {"least_slowdown": math.expm1(far), "spread": math.expm1(_spread(x))}
-            outside = corrected <= ALPHA and abs(own.time - middle) > math.log1p(LEAST_EFFECT)
-            verdict = (SLOWER if own.time > middle else FASTER) if outside else INSIDE
-            row |= {
-                "verdict": verdict,
-                "gate": gate(verdict, own.time - middle, far, slowdown) if outside else PASSED,
-            }
-        rows.append(row)
-    return rows
-
-
-def _too_few(rows: Sequence[Record]) -> list[str]:
-    """Return sentences on the processors and cases that too few nodes have."""
-    few: dict[str, dict[str, int]] = {}
-    for row in rows:
-        if row["verdict"] == TOO_FEW:
-            few.setdefault(row["machine"], {})[row["label"]] = row["others"] + 1
-    return [
-        f"{machine}: {', '.join(f'{label} on {number}' for label, number in cases.items())} "
-        f"node{'' if max(cases.values()) == 1 else 's'}, and at least {LEAST_NODES} nodes of one "
-        "processor with the same case are needed"
-        for machine, cases in few.items()
-    ]
 
 
 def _text(record: Record, column: str) -> str:

@@ -5,8 +5,11 @@ the output ``x.parquet`` is the folder ``x.parquet.tasks``, which all machines m
 
 - ``K-of-N.<machine>.db`` has the results of part K; a different machine type that continues this
   part writes a separate file,
-- ``K-of-N.json`` has the request and, after the end of the task, the error if one occurred, -
-``jobs`` has submitit's files and the logs.
+- ``K-of-N.json`` has the request and, after the end of the task, the error if one occurred,
+- ``jobs`` has submitit's files and the logs.
+
+The nodes of a fleet are the tasks of one job, each of which measures all cases in rounds;
+``NODE.db`` has the results of a node.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import importlib
 import io
 import json
 import os
+import platform
 import shlex
 import shutil
 import signal
@@ -25,23 +29,26 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from memkern import launcher
 from memkern.errors import DeviceError, InputError
 from memkern.files import publish
 from memkern.formats import ResultSet, load
 from memkern.formats.store import check_output
 from memkern.host.environment import machine_environment
-from memkern.launcher import python_command
+from memkern.launcher import COMM, python_command
 from memkern.machine.environment import differences, identity
 from memkern.progress import bar as progress_bar
+from memkern.results.fleet import INSIDE, NODE, fleet, of_files
 from memkern.results.merging import finished_cases, merge
 from memkern.spec.case import Case
 from memkern.spec.sequences import Part
 
 _COUNT_S = 10.0  # between two checks of the tasks' results
+_WAIT_S = 1.0  # between two checks whether the other nodes are done
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,8 @@ class Task:
     work : callable
         Gets the task, measures the remaining cases (see `left`) and writes to `output`. Returns
         False if it was interrupted.
+    fleet : bool
+        Whether the tasks are those of one job, each on a node of its own.
     """
 
     part: Part
@@ -67,11 +76,37 @@ class Task:
     request: str
     finished: frozenset[tuple[str, int]]
     work: Callable[[Task], bool]
+    fleet: bool = False
 
     @property
     def output(self) -> Path:
-        """The results file of the task on this machine type."""
-        return self.folder / f"{self.part}.{identity(machine_environment())}.db"
+        """The results file of the task on this machine type, or on this node of a fleet."""
+        name = node_name() if self.fleet else f"{self.part}.{identity(machine_environment())}"
+        return self.folder / f"{name}.db"
+
+    def is_suspect(self, measurements: int, patience_s: float) -> bool:
+        """Return whether this node may be off and needs more rounds to be named.
+
+        Parameters
+        ----------
+        measurements : int
+            Of each node, which are waited for.
+        patience_s : float
+            Longest time of waiting.
+        """
+        end = time.monotonic() + patience_s
+        while True:
+            files = results_of(self.folder)
+            done = sum(len(finished_cases(path)) >= measurements for path in files)
+            if done == self.part.of or time.monotonic() > end:
+                break
+            time.sleep(_WAIT_S)
+        try:
+            frame = fleet(of_files(files))
+        except InputError:  # there is no other node
+            return False
+        own = frame[frame[NODE] == node_name()]
+        return bool(own["verdict"].eq(INSIDE).all() and own["evidence"].gt(0).any())
 
     def left(self, cases: Sequence[Case], repeats: int) -> Sequence[Case]:
         """Return the unfinished cases of the task's part."""
@@ -88,8 +123,9 @@ class Task:
         """
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         error: str | None = "it was interrupted, by a signal or its time limit"
+        part = self.part._replace(number=launcher.number() + 1) if self.fleet else self.part
         try:
-            if self.work(self):
+            if self.work(replace(self, part=part)):
                 error = None
         except KeyboardInterrupt:
             pass
@@ -97,7 +133,7 @@ class Task:
             error = str(failure) or "out of memory"
             print(f"memkern: {error}", file=sys.stderr)
         outcome = json.dumps({"request": self.request, "error": error})
-        publish({self.folder / f"{self.part}.json": outcome.encode()})
+        publish({self.folder / f"{part}.json": outcome.encode()})
 
 
 class _Executor(ABC):
@@ -137,11 +173,13 @@ class _Executor(ABC):
             The scheduler refuses them.
         """
         executor = getattr(self._submitit, f"{self.kind}Executor")(self._folder)
-        executor.update_parameters(**self._parameters())
+        executor.update_parameters(**self._parameters(len(tasks) if tasks[0].fleet else 0))
         executor.python = shlex.join(python_command())
         utils = self._submitit.core.utils
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # it repeats the error
+                if tasks[0].fleet:
+                    return [executor.submit(Task.run, tasks[0])] * len(tasks)
                 jobs: list[Any] = executor.map_array(Task.run, tasks)
         except (utils.FailedJobError, utils.FailedSubmissionError) as error:
             lines = [line.removeprefix("sbatch: error: ") for line in str(error).splitlines()]
@@ -164,8 +202,8 @@ class _Executor(ABC):
         """End jobs after Ctrl-C, or print how to end them."""
 
     @abstractmethod
-    def _parameters(self) -> dict[str, Any]:
-        """Return the parameters of submitit's executor."""
+    def _parameters(self, nodes: int) -> dict[str, Any]:
+        """Return the parameters of submitit's executor, for a job of a fleet or for others (0)."""
 
 
 class _Slurm(_Executor):
@@ -182,12 +220,19 @@ class _Slurm(_Executor):
         if own := {"array", "error", "output"} & options.keys():
             raise InputError(f"--options {min(own)}=... is chosen by memkern: leave it out")
 
-    def _parameters(self) -> dict[str, Any]:
+    def _parameters(self, nodes: int) -> dict[str, Any]:
         options = {"exclusive": "true", **self._options}
+        # srun would bind a task to some of the node's units.
+        of_fleet = {
+            "nodes": nodes,
+            "ntasks_per_node": 1,
+            "srun_args": ["--cpu-bind=none"],
+            "setup": [f"export {COMM}=none"],  # tasks are not ranks
+        }
         return {
+            **(of_fleet if nodes else {"use_srun": False}),
             "job_name": "memkern",
             "time": None,  # the partition's default instead of submitit's five minutes
-            "use_srun": False,  # which would bind a task to some of the node's units
             "additional_parameters": {
                 name: True if value == "true" else value
                 for name, value in options.items()
@@ -222,7 +267,9 @@ class _Local(_Executor):
         if options:
             raise InputError(f"--options {min(options)}=... is for --executor slurm: leave it out")
 
-    def _parameters(self) -> dict[str, Any]:
+    def _parameters(self, nodes: int) -> dict[str, Any]:
+        if nodes > 1:
+            raise InputError(f"{nodes} nodes are measured by --executor slurm: leave --nodes out")
         return {"timeout_min": 365 * 24 * 60}  # a year
 
     def alive(self, jobs: Collection[Any]) -> list[Any]:
@@ -250,6 +297,16 @@ class _Local(_Executor):
 
 
 EXECUTORS: Mapping[str, type[_Executor]] = {"slurm": _Slurm, "local": _Local}
+
+
+def node_name() -> str:
+    """Return the scheduler's name of this node, or that of the host."""
+    return os.environ.get("SLURMD_NODENAME") or platform.node()
+
+
+def results_of(folder: Path) -> list[Path]:
+    """Return the results files of tasks; one that a task has just created is empty."""
+    return sorted(path for path in folder.glob("*.db") if path.stat().st_size)
 
 
 def _command_of(process: str) -> bytes:
@@ -285,6 +342,8 @@ class Array:
     InputError
         The executor can't be used, or an option.
     """
+
+    _fleet = False
 
     def __init__(
         self,
@@ -390,7 +449,10 @@ class Array:
         for part in parts:
             self._outcome(part).unlink(missing_ok=True)
         finished = frozenset[tuple[str, int]]().union(*map(finished_cases, self._sources()))
-        tasks = [Task(part, self.folder, self._request, finished, self._work) for part in parts]
+        tasks = [
+            Task(part, self.folder, self._request, finished, self._work, self._fleet)
+            for part in parts
+        ]
         try:
             jobs = self._executor.submit(tasks) if tasks else []
         except InputError:
@@ -426,22 +488,18 @@ class Array:
                 f"{len(failed)} of {len(self._parts)} tasks failed: their measurements are kept in "
                 f"{self.folder}, and the same command with --resume measures the rest"
             )
-        results = merge(self._sources())
+        results = (of_files if self._fleet else merge)(self._sources())
         results.save(self.output)
         return results
-
-    def _results(self) -> list[Path]:
-        """Return the results files of tasks; one that a task has just created is empty."""
-        return sorted(path for path in self.folder.glob("*.db") if path.stat().st_size)
 
     def _sources(self) -> list[Path]:
         """Return the files with results, including the output if it is continued."""
         kept = self._resume and self.output.exists()
-        return [self.output, *self._results()] if kept else self._results()
+        return [self.output, *results_of(self.folder)] if kept else results_of(self.folder)
 
     def _count(self) -> int:
         """Return the number of measurements that tasks have finished."""
-        return len(set().union(*map(finished_cases, self._results())))
+        return len(set().union(*map(finished_cases, results_of(self.folder))))
 
     def _outcome(self, part: Part) -> Path:
         return self.folder / f"{part}.json"
@@ -466,6 +524,12 @@ class Array:
         """Return the parts whose task has not succeeded."""
         errors = self._errors()
         return [part for part in self._parts if errors.get(part, "") is not None]
+
+
+class Fleet(Array):
+    """The nodes of a fleet: tasks of one job, each of which measures all cases."""
+
+    _fleet = True
 
 
 def _last_line(log: Path) -> str:

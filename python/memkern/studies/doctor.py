@@ -7,7 +7,7 @@ import math
 import os
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from memkern.engine.public import (
 )
 from memkern.errors import InputError
 from memkern.extension import _memkern
-from memkern.formats import ResultSet, load
+from memkern.formats import ResultSet, concat, load
 from memkern.host import this_host
 from memkern.host.capacity import beyond_caches_B
 from memkern.host.environment import machine_environment
@@ -38,6 +38,7 @@ from memkern.machine.health import BAD, BASELINE, NOTE, STATES, UNKNOWN, Finding
 from memkern.machine.kernel_counters import grown, read_counters
 from memkern.models.records import processors
 from memkern.progress import announce
+from memkern.results.merging import sources
 from memkern.spec.registry import case as kernel_case
 from memkern.studies.doctor_findings import (
     CHASE,
@@ -158,7 +159,7 @@ def _wrapped(head: str, text: str) -> list[str]:
 def doctor(
     *,
     quick: bool = False,
-    baseline: str | Path | None = None,
+    baseline: str | Path | Sequence[str | Path] = (),
     progress: Callable[[float], object] | None = None,
 ) -> Health:
     """Check this machine: settings of the system, other activity, cores, and memory.
@@ -173,9 +174,9 @@ def doctor(
     quick : bool
         Take about 4 s instead of at most 24 s; data are then not much larger than caches above 64
         MiB.
-    baseline : path, optional
-        Results of an earlier check of this machine, for a comparison by `memkern.compare`, or of
-        checks of several nodes with this processor, for one by `memkern.fleet`.
+    baseline : path or sequence of path
+        Results of earlier checks of this machine, which are its history, or of checks of several
+        nodes with this processor, for a comparison by `memkern.fleet`.
     progress : callable, optional
         Called with the share of the time that is over, from 0 to 1.
 
@@ -197,18 +198,19 @@ def doctor(
         share(min((time.perf_counter() - begin) / (plan.total_s or 1.0), 1.0))
 
     machine = machine_environment()
-    earlier = None if baseline is None else load(baseline)
+    files = [baseline] if isinstance(baseline, (str, Path)) else [*baseline]
+    earlier = concat(map(load, sources([Path(path) for path in files]))) if files else None
     here, others = machine["machine"]["model"], processors(earlier)
     if here and others and here not in others:
         raise InputError(
-            f"{baseline} was measured on another machine ({others[0]}, this is {here}): a baseline "
+            f"{files[0]} was measured on another machine ({others[0]}, this is {here}): a baseline "
             "is a file that memkern doctor -o wrote on this one, or memkern compare fleet -o of "
             "such machines"
         )
     runs, refused, too_large = _build(plan, earlier)
     if earlier is not None and not too_large and not _known(earlier, runs):
         raise InputError(
-            f"{baseline} has no case of this check: a baseline is a file that memkern doctor -o "
+            f"{files[0]} has no case of this check: a baseline is a file that memkern doctor -o "
             "wrote on this machine, with --quick if this check has it"
         )
     cards = _cards()

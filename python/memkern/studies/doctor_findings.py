@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from memkern.models.peak import peak_of_processors
 from memkern.results.explanation import has_experiments
 from memkern.results.hosts import memory_notes
 from memkern.results.ratios import ratio
-from memkern.results.verdicts import FASTER, SAME, SLOWER
+from memkern.results.verdicts import FASTER, SLOWER
 from memkern.spec.case import Case
 from memkern.spec.options import PLACEMENTS
 from memkern.statistics import half_width
@@ -418,30 +419,29 @@ def against(earlier: ResultSet, results: ResultSet) -> Finding:
     Raises
     ------
     InputError
-        If kernels are the same but no case is, as in files of other versions, or if fewer nodes of
-        a fleet than needed have the same case.
+        If kernels are the same but no case is, as in files of other versions.
     """
-    from memkern.results.comparison import compare, slowdowns
     from memkern.results.fleet import INSIDE, NODE, fleet
 
     if not {record["kernel"] for record in results} & {r.get("kernel") for r in earlier}:
         return Finding(
             BASELINE, UNKNOWN, "no case of the earlier records was measured in time", _AGAIN
         )
-    if any(record.get(NODE) for record in earlier):
-        here = [{**record, NODE: "this node"} for record in results]
-        frame = fleet(ResultSet(here, results.samples, results.environments), earlier)
-        beside, effects = "the fleet", list(frame["slowdown"])
-    else:
-        frame = compare(earlier, results)
-        beside, effects = "the earlier records", slowdowns(frame)
+    here = platform.node()
+    mine, before = (
+        ResultSet([{NODE: here, **r} for r in each], each.samples, each.environments)
+        for each in (results, earlier)
+    )
+    frame = fleet(mine, before)
     words = [
-        f"{SUBJECTS[name.split()[0]]} {verdict}"
-        + (f" ({by:+.1%} time)" if verdict in (SLOWER, FASTER) else "")
-        for name, verdict, by in zip(frame["case"], frame["verdict"], effects, strict=True)
+        f"{row['part']} {row['verdict']}"
+        + f" ({row['slowdown']:+.1%} time)" * (row["verdict"] in (SLOWER, FASTER))
+        for row in frame.to_dict("records")
     ]
-    differ = [remark for remark in frame.attrs["remarks"] if "environments differ" in remark]
-    text = "; ".join([f"compared with {beside}: {', '.join(words)}", *differ])
+    of_fleet = any(record[NODE] != here for record in before)
+    beside = "the fleet" if of_fleet else "the earlier records"
+    more = filter(None, [*dict.fromkeys(frame["differs"]), *frame.attrs["remarks"]])
+    text = "; ".join([f"compared with {beside}: {', '.join(words)}", *more])
     if frame["verdict"].eq(SLOWER).any():
         return Finding(
             BASELINE,
@@ -450,6 +450,6 @@ def against(earlier: ResultSet, results: ResultSet) -> Finding:
             "check again; if it remains slower, compare settings, clock, temperature and memory "
             "errors (ras-mc-ctl, mcelog) with a host that is as fast as before",
         )
-    if frame["verdict"].isin((FASTER, SAME, INSIDE)).any():
+    if frame["verdict"].isin((FASTER, INSIDE)).any():
         return Finding(BASELINE, GOOD, text)
     return Finding(BASELINE, UNKNOWN, text, _AGAIN)
