@@ -1,146 +1,169 @@
-"""Share of healthy fleets in which `memkern compare fleet` names a node, by simulation.
+"""How often `memkern compare fleet` names a healthy node, and how often a slow one, by simulation.
 
-Without files, the values of nodes are normal. Their variances between runs are drawn for each node
-around those of the package (scaled inverse chi-squared), and nodes differ by a further spread. With
-recordings of ``host_samples.py``, a node is a run of the host, drawn with replacement, with all its
-cases; with ``--repeats``, so many consecutive runs. The interval of a record is that of the first
-command after a boot, by the package's variances. The last column is the median over cases of the
-least slowdown for which a node is named.
+A node's round is a run of a recorded host (``host_samples.py``), drawn with replacement, with its
+cases in memory; slopes of the coordinates of the state are those of the other hosts. With
+``--contiguous``, the rounds of a node are consecutive runs, which share their state.
+
+A row has a host and a number of nodes and rounds: of healthy fleets those with a named node, and
+the share of fleets in which a node that is slow in all cases is named, with the power that the
+comparison states (the median of fleets). Rows of one node are of looks beside its own history of
+ten: of healthy ones that were ever named in ten looks, of slow ones that were named after one, and
+after ten, where a look is judged together with those since the slowdown.
 """
 
 import argparse
-import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from records import Row, program
-from replay_samples import best_of, level_of, modes, values_of
 
-from memkern.formats import ResultSet
-from memkern.host.distances import packaged
-from memkern.results.fleet import INSIDE, fleet
-from memkern.results.verdicts import FASTER, SLOWER
-from memkern.statistics import student_quantile
+from memkern.results.effects import SLOPES, middle
+from memkern.results.fleet import ALL, PEERS, Compared, Looks
 
-LEVELS = ("L1", "L2", "L3", "memory")
-FREEDOM = 8.0
-# State of the hosts, and share of the variances that follow from the package's distances.
-SPREADS = {"quiet": ("", 1.0), "shared": ("shared", 1.0), "a twentieth of quiet": ("", 1 / 20)}
-Draw = Callable[[np.random.Generator, int], list[dict[str, Any]]]
-"""Returns the records of a fleet of so many nodes."""
+_Floats = npt.NDArray[np.float64]
+COLUMNS = {"core_share": "throughput", "exchange_ns": "exchange_s"}
+SLOW = (0.12, 0.2, 0.3)
+LOOKS = 10
+_STATED = 50  # fleets of which the stated power is computed
 
 
-def record(node: int, case: str, time_s: float, sd: float, exchange_s: float) -> dict[str, Any]:
-    """Return the record of a node, whose interval is that of a run with this deviation."""
-    factor = math.exp(student_quantile(0.975, FREEDOM) * math.sqrt(2) * sd)
-    return {
-        "node": f"n{node}", "platform": "processor", "environment_id": "e", "kernel": "case",
-        "name": case, "valid": True, "disturbed": False, "time_min_s": time_s,
-        "time_min_ci_low_s": time_s / factor, "time_min_ci_high_s": time_s * factor,
-        "exchange_ns": 1e9 * exchange_s, "states": "[]",
-    }  # fmt: skip
+class Runs(NamedTuple):
+    """Logarithms of times and coordinates of the runs of a host, and the parts of its cases."""
+
+    times: _Floats
+    states: _Floats
+    parts: list[str]
 
 
-def deviation(name: str) -> float:
-    """Return the standard deviation of a class between runs, by the package's distances."""
-    known = packaged(name).floor
-    return math.sqrt(math.pi) / 2 * known.total / known.number
+def runs_of(path: Path) -> Runs:
+    """Return the runs of a recording, with its cases in memory."""
+    frame = pd.read_parquet(path)
+    frame = frame[(frame["beside"] == "") & frame["case"].astype(str).str.contains("memory")]
+    groups = frame.groupby(["run", "case"], observed=True)
+    times = np.log(groups["seconds"].min()).unstack("case").dropna()
+    states = [
+        np.log(groups[name].median().where(lambda x: x > 0)).unstack("case").loc[times.index]
+        for name in COLUMNS.values()
+    ]
+    parts = ["latency" if "one by one" in case else "memory" for case in times.columns]
+    return Runs(times.to_numpy(), np.stack(states, axis=-1), parts)
 
 
-def made_up(host: str, share: float, between: float) -> Draw:
-    """Return fleets with a share of the package's variances of quiet or shared hosts."""
-    threads = ("1 thread", "2 threads")
-    classes = [f"{level}, {several}, 10 placements" for level in LEVELS for several in threads]
-    names = [f"{one}, {host}" if host else one for one in classes]
-    variances = [share * deviation(name) ** 2 for name in names]
+def slopes(hosts: Sequence[Runs]) -> _Floats:
+    """Return the slopes of the coordinates on hosts, by regression with heavy tails."""
+    both = [
+        (
+            (one.times - np.median(one.times, 0)).ravel(),
+            np.nan_to_num(one.states - middle(one.states, 0)).reshape(-1, len(SLOPES)),
+        )
+        for one in hosts
+    ]
+    y, x = (np.concatenate(some) for some in zip(*both, strict=True))
+    weights = np.ones(len(y))
+    for _ in range(30):
+        weighted = x * weights[:, None]
+        found = np.linalg.solve(weighted.T @ x + 1e-3 * np.eye(x.shape[1]), weighted.T @ y)
+        left = y - x @ found
+        weights = 5 / (4 + (left / (1.4826 * np.median(np.abs(left)))) ** 2)
+    return np.asarray(found)
 
-    def draw(random: np.random.Generator, nodes: int) -> list[dict[str, Any]]:
-        found = []
-        for node in range(nodes):
-            # A fast node is fast in all cases.
-            own = between * random.standard_normal()
-            for name, variance in zip(names, variances, strict=True):
-                spread = math.sqrt(variance * FREEDOM / random.chisquare(FREEDOM))
-                time_s = math.exp(own + spread * random.standard_normal())
-                found.append(record(node, name, time_s, math.sqrt(variance), math.nan))
+
+class Simulated:
+    """Fleets, and looks at one node, made of the runs of a host."""
+
+    def __init__(self, host: Runs, others: Sequence[Runs], contiguous: bool) -> None:
+        self._host, self._slopes = host, tuple(slopes(others))
+        self._contiguous = contiguous
+
+    def _chosen(self, random: np.random.Generator, looks: int, rounds: int) -> npt.NDArray[np.int_]:
+        number = len(self._host.times)
+        if self._contiguous:
+            first = random.integers(number - rounds + 1, size=(looks, 1))
+            return np.asarray(first + np.arange(rounds))
+        return random.integers(number, size=(looks, rounds))
+
+    def _looks(self, chosen: npt.NDArray[np.int_], nodes: list[str], judged: list[int]) -> Looks:
+        times, states = self._host.times[chosen].copy(), self._host.states[chosen]
+        return Looks(nodes, judged, self._host.parts, times, states, slopes=self._slopes)
+
+    def fleet(self, seed: int, nodes: int, rounds: int, slowdown: float = 0.0) -> Compared:
+        """Return a fleet whose first node is slower."""
+        chosen = self._chosen(np.random.default_rng(seed), nodes, rounds)
+        looks = self._looks(chosen, [f"n{k}" for k in range(nodes)], [*range(nodes)])
+        looks.times[0] += math.log1p(slowdown)
+        return Compared.of_looks(looks)
+
+    def history(self, seed: int, slowdown: float = 0.0) -> list[bool]:
+        """Return whether a node is named after each look, since it became slower."""
+        chosen = self._chosen(np.random.default_rng(seed), LOOKS + 1, LOOKS)
+        looks = self._looks(chosen, ["n0"] * (LOOKS + 1), [LOOKS])
+        looks.times[:LOOKS, 1:] = math.nan  # earlier looks have one round
+        looks.times[LOOKS] += math.log1p(slowdown)
+        now, found = looks.times[LOOKS].copy(), []
+        for number in range(1, LOOKS + 1):
+            looks.times[LOOKS, number:] = math.nan
+            looks.times[LOOKS, :number] = now[:number]
+            found.append(bool(Compared.of_looks(looks).off[0]))
         return found
 
-    return draw
 
-
-def recorded(path: Path, repeats: int) -> Draw:
-    """Return fleets of runs of a host, or of so many consecutive ones."""
-    frame = pd.read_parquet(path)
-    frame = frame[frame["beside"] == ""]
-    known, best = modes(frame), best_of(frame)
-    runs: dict[Any, list[tuple[str, float, float, float]]] = {}
-    for (run, case), some in frame.groupby(["run", "case"], observed=True):
-        values = values_of(some, known, best)
-        workers = "several" if ("several", "floor") in values else "mixed"
-        value = values.get(("one", "floor")) or values[workers, "floor"]
-        gpu = str(case).endswith("GPU")
-        threads = "GPU" if gpu else "1 thread" if ("one", "floor") in values else "2 threads"
-        host = ", mixed states" if workers == "mixed" and threads == "2 threads" else ""
-        host = host or ", shared" * (value.word == "shared" and not gpu)
-        sd = deviation(f"{level_of(str(case))}, {threads}, 1 placement{host}")
-        exchange_s = float(some["exchange_s"].median())
-        runs.setdefault(run, []).append((str(case), value.seconds, sd, exchange_s))
-    every = [*runs.values()]
-
-    def draw(random: np.random.Generator, nodes: int) -> list[dict[str, Any]]:
-        return [
-            record(node, *values)
-            for node, first in enumerate(random.integers(len(every) - repeats + 1, size=nodes))
-            for run in every[first : first + repeats]
-            for values in run
-        ]
-
-    return draw
-
-
-def row_of(draw: Draw, nodes: int, fleets: int) -> Row:
-    """Return what was named in these fleets."""
-    named = judged = values = 0
-    reach = []
-    for number in range(fleets):
-        records = draw(np.random.default_rng(number), nodes)
-        frame = fleet(ResultSet(records, [np.ones(1)] * len(records), {}))
-        named += bool(frame["verdict"].isin((SLOWER, FASTER)).any())
-        own = frame["verdict"].isin((SLOWER, FASTER, INSIDE))
-        judged, values = judged + int(own.sum()), values + len(frame)
-        reach += list((frame["high"] / frame["median"])[own].groupby(frame["case"]).median())
-    return {
+def fleets(simulated: Simulated, nodes: int, rounds: int, number: int) -> Row:
+    """Return what was named in fleets."""
+    healthy = [simulated.fleet(seed, nodes, rounds) for seed in range(number)]
+    row: Row = {
         "nodes": nodes,
-        "cases": frame["case"].nunique(),
-        "fleets": fleets,
-        "judged, %": 100 * judged / values,
-        "fleets with a named node": named,
-        "named from a slowdown of, %": 100 * (float(np.median(reach)) - 1),
+        "rounds": rounds,
+        "healthy": number,
+        "with a named node": sum(bool(one.off.any()) for one in healthy),
     }
+    for slowdown in SLOW:
+        found = [
+            simulated.fleet(seed, nodes, rounds, slowdown).off[0]
+            for seed in range(number, number + number // 5)
+        ]
+        row[f"named at {slowdown:.0%}"] = float(np.mean(found))
+        stated = [one.effects[ALL, PEERS].power(slowdown)[0] for one in healthy[:_STATED]]
+        row[f"stated at {slowdown:.0%}"] = float(np.median(stated))
+    return row
+
+
+def looks(simulated: Simulated, number: int) -> Row:
+    """Return what was named in looks at one node."""
+    healthy = [any(simulated.history(seed)) for seed in range(number)]
+    row: Row = {"nodes": 1, "healthy": number, "with a named node": sum(healthy)}
+    for slowdown in SLOW:
+        found = np.array(
+            [simulated.history(number + seed, slowdown) for seed in range(number // 5)]
+        )
+        row[f"named at {slowdown:.0%}"] = float(found[:, 0].mean())
+        row[f"within ten looks at {slowdown:.0%}"] = float(found.any(1).mean())
+    return row
 
 
 def measured(args: argparse.Namespace) -> Iterator[Row]:
-    """Simulate fleets."""
-    draws: dict[tuple[str, str], Draw] = {}
-    for path in map(Path, args.recordings):
-        draws[f"runs of {path.stem}", ""] = recorded(path, args.repeats)
-    if not draws:
-        for (name, (host, share)), between in itertools.product(SPREADS.items(), (0.0, 0.02, 0.1)):
-            draws[name, f"{100 * between:g}"] = made_up(host, share, between)
-    for (spread, between), draw in draws.items():
+    """Simulate fleets and looks of each host."""
+    hosts = {Path(path).stem: runs_of(Path(path)) for path in args.recordings}
+    for name, host in hosts.items():
+        others = [one for other, one in hosts.items() if other != name]
+        simulated = Simulated(host, others or [host], args.contiguous)
         for nodes in map(int, args.nodes.split(",")):
-            row: Row = {"spread between runs": spread, "between nodes, %": between}
-            yield row | row_of(draw, nodes, args.fleets)
+            for rounds in map(int, args.rounds.split(",")):
+                yield {"host": name} | fleets(simulated, nodes, rounds, args.fleets)
+        if not args.contiguous:
+            yield {"host": name} | looks(simulated, args.looks)
 
 
 OPTIONS = {
-    "recordings": {"nargs": "*", "metavar": "FILE", "help": "of bench/host_samples.py"},
-    "--fleets": (1000, "for each row (1000)"),
-    "--repeats": (1, "runs of each node (1)"),
-    "--nodes": ("9,16,64", "numbers of nodes (9,16,64)"),
+    "recordings": {"nargs": "+", "metavar": "FILE", "help": "of bench/host_samples.py"},
+    "--fleets": (2000, "healthy fleets of each row; of slow ones a fifth (2000)"),
+    "--looks": (300, "healthy histories of each host; of slow ones a fifth (300)"),
+    "--nodes": ("16", "numbers of nodes (16)"),
+    "--rounds": ("5", "numbers of rounds (5)"),
+    "--contiguous": {"action": "store_true", "help": "rounds are consecutive runs"},
 }
 main = program(__name__, __doc__, measured, OPTIONS)

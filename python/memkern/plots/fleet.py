@@ -75,6 +75,8 @@ def fleet_dots(records: Records = None) -> Figure:
     for ax, (machine, rows) in zip(axes, groups, strict=True):
         _panel(ax, rows.sort_values("slowdown"))
         ax.set_title(f"{named(machine)}, {counted(len(rows), 'node')}", loc="left")
+    if most == _MOST_NODES:
+        notes.append(f"Of more than {_MOST_NODES} nodes, those at both ends.")
     notes.append(
         f"Shaded: up to the slowdown that is named with {LEAST_POWER:g}; darker, with 0.5."
     )

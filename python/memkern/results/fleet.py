@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -163,7 +163,7 @@ def fleet(
             [record for record in some if machine_of(record) == machine]
             for some in (baseline or (), results)
         )
-        looks = _Looks(before, now, environments)
+        looks = Looks.of_records(before, now, environments)
         own, found = _judged(looks, slowdown)
         remarks += [f"{machine}: {sentence}" for sentence in found]
         different = _differences(looks, environments)
@@ -183,71 +183,86 @@ def fleet(
     return frame
 
 
-class _Looks:
+@dataclass(frozen=True)
+class Looks:
     """The looks at nodes with one processor, as arrays.
 
     Attributes
     ----------
     nodes : list of str
         The node of each look; looks at a node are in their order.
-    records : list of list of dict
-        Of each look.
     judged : list of int
         The last look at each node that is judged.
     parts : list of str
         Of the cases.
     times, states : array of float, shape (looks, rounds, cases) and (..., coordinates)
         Logarithms; NaN where there is no value.
+    records : list of list of dict
+        Of each look.
+    slopes : tuple of float
+        Of the coordinates.
     """
 
-    def __init__(
-        self,
+    nodes: list[str]
+    judged: list[int]
+    parts: list[str]
+    times: _Floats
+    states: _Floats
+    records: list[list[dict[str, Any]]] = field(default_factory=list)
+    slopes: tuple[float, ...] = tuple(SLOPES.values())
+
+    @classmethod
+    def of_records(
+        cls,
         earlier: Iterable[Record],
         records: Iterable[Record],
         environments: Mapping[str, dict[str, Any]],
-    ) -> None:
-        self.nodes: list[str] = []
-        self.records: list[list[dict[str, Any]]] = []
+    ) -> Looks:
+        """Return the looks of earlier records, and of those that are judged."""
+        nodes: list[str] = []
+        of_look: list[list[dict[str, Any]]] = []
         for some in (earlier, records):
             judged = {}
-            for node, of_node in grouped(map(dict, some), [NODE]).items():
+            for (node,), of_node in grouped(map(dict, some), [NODE]).items():
                 last_s = -math.inf
                 for record in sorted(of_node, key=_began_s):
                     if (began_s := _began_s(record)) > last_s + _LOOK_S:
-                        judged[node[0]] = len(self.nodes)
-                        self.nodes.append(node[0])
-                        self.records.append([])
-                    self.records[-1].append(record)
+                        judged[node] = len(nodes)
+                        nodes.append(node)
+                        of_look.append([])
+                    of_look[-1].append(record)
                     last_s = began_s
-        self.judged = [*judged.values()]
-        self.last = {node: k for k, node in enumerate(self.nodes)}
-        keys = key_columns([record for some in self.records for record in some])
+        keys = key_columns([record for some in of_look for record in some])
         found: dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]] = {}
-        for look, some in enumerate(self.records):
-            for key, rounds in grouped(some, keys).items():
+        for look, those in enumerate(of_look):
+            for key, rounds in grouped(those, keys).items():
                 found.setdefault(key, {})[look] = rounds
         # A case of one look has nothing beside it.
         found = {key: of_case for key, of_case in found.items() if len(of_case) > 1}
         counts = [len(rounds) for of_case in found.values() for rounds in of_case.values()]
-        most = max(counts, default=1)
-        self.times = np.full((len(self.nodes), most, len(found)), math.nan)
-        self.states = np.full((*self.times.shape, len(SLOPES)), math.nan)
-        self.parts = []
+        times = np.full((len(nodes), max(counts, default=1), len(found)), math.nan)
+        states = np.full((*times.shape, len(SLOPES)), math.nan)
+        parts = []
         for case, looks in enumerate(found.values()):
             (first, *_), *_ = looks.values()
-            self.parts.append(_part(first, environments))
+            parts.append(_part(first, environments))
             for look, rounds in looks.items():
                 for k, record in enumerate(rounds):
                     if not usable([record], _least_s)[1]:
-                        self.times[look, k, case] = math.log(record["time_min_s"])
-                    states = [number(record, name) or math.nan for name in SLOPES]
-                    self.states[look, k, case] = np.log(states)
+                        times[look, k, case] = math.log(record["time_min_s"])
+                    state = [number(record, name) or math.nan for name in SLOPES]
+                    states[look, k, case] = np.log(state)
+        return cls(nodes, [*judged.values()], parts, times, states, of_look)
+
+    @property
+    def last(self) -> dict[str, int]:
+        """The last look at each node."""
+        return {node: k for k, node in enumerate(self.nodes)}
 
     def effects_of(self, part: str) -> _Floats:
         """Return the effects of looks in their rounds, over the cases of a part."""
         those = [part in (ALL, each) for each in self.parts]
-        slopes = [*SLOPES.values()]
-        return of_rounds(adjusted(self.times[:, :, those], self.states[:, :, those], slopes))
+        return of_rounds(adjusted(self.times[:, :, those], self.states[:, :, those], self.slopes))
 
     def others(self, against: str) -> npt.NDArray[np.bool_]:
         """Return with which looks each judged one is compared."""
@@ -285,32 +300,50 @@ def _part(record: Record, environments: Mapping[str, dict[str, Any]]) -> str:
     return "memory" if level == MEMORY else "caches"
 
 
-def _judged(looks: _Looks, slowdown: float) -> tuple[list[dict[str, Any]], list[str]]:
+class Compared(NamedTuple):
+    """Looks beside each other: effects by part and reference, and which judged ones are named."""
+
+    effects: dict[tuple[str, str], Effects]
+    known: npt.NDArray[np.bool_]
+    off: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of_looks(cls, looks: Looks) -> Compared:
+        """Compare looks in all cases, and in those of each part."""
+        found: dict[tuple[str, str], Effects] = {}
+        parts = dict.fromkeys(looks.parts)
+        for part in (ALL, *(parts if len(parts) > 1 else ())):
+            rounds = looks.effects_of(part)
+            for against in (PEERS, HISTORY):
+                others = looks.others(against)
+                if others.any() or against == PEERS:
+                    found[part, against] = effects(rounds, others, looks.judged)
+        every = np.array([one.evidence for one in found.values()])
+        number = (~np.isnan(every)).sum(0)
+        # The mean of e-values is one.
+        total = np.logaddexp.reduce(np.nan_to_num(every, nan=-math.inf))
+        total -= np.log(np.maximum(number, 1))
+        tests = float(max(number.max(), 1) * max((number > 0).sum(), 1))
+        return cls(
+            {key: replace(one, tests=tests) for key, one in found.items()},
+            number > 0,
+            named(np.where(number, total, math.nan)),
+        )
+
+
+def _judged(looks: Looks, slowdown: float) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the rows of a processor, and sentences on what would have been found."""
-    parts = dict.fromkeys(looks.parts)
-    found: list[tuple[str, str, Effects]] = []
-    for part in (ALL, *(parts if len(parts) > 1 else ())):
-        rounds = looks.effects_of(part)
-        for against in (PEERS, HISTORY):
-            others = looks.others(against)
-            if others.any() or against == PEERS:
-                found.append((part, against, effects(rounds, others, looks.judged)))
-    every = np.array([one.evidence for *_, one in found])
-    known = (~np.isnan(every)).sum(0)
-    total = np.logaddexp.reduce(np.nan_to_num(every, nan=-math.inf)) - np.log(np.maximum(known, 1))
-    off = named(np.where(known, total, math.nan))
-    tests = float(max(known.max(), 1) * max((known > 0).sum(), 1))
+    compared = Compared.of_looks(looks)
     rows: list[dict[str, Any]] = []
     sentences = []
-    for part, against, one in found:
-        own = replace(one, tests=tests)
+    for (part, against), one in compared.effects.items():
         cases = sum(part in (ALL, each) for each in looks.parts)
         what = {"part": part, "against": against, "cases": cases}
-        if some := _rows(own, off, slowdown):
+        if some := _rows(one, compared.off, slowdown):
             rows += [{NODE: looks.nodes[looks.judged[k]], **what, **row} for k, row in some]
             if part == ALL:
-                sentences.append(_power(own, against))
-    for k in np.flatnonzero(known == 0):
+                sentences.append(_power(one, against))
+    for k in np.flatnonzero(~compared.known):
         look = looks.judged[k]
         blank = dict.fromkeys(_NUMBERS, math.nan) | {"verdict": looks.why(look), "gate": UNDECIDED}
         what = {"part": ALL, "against": PEERS, "cases": 0}
@@ -362,7 +395,7 @@ def _power(one: Effects, against: str) -> str:
     return f"{text}; neither more rounds nor more {what}s would name {WANTED:.0%}"
 
 
-def _differences(looks: _Looks, environments: Mapping[str, dict[str, Any]]) -> dict[str, list[str]]:
+def _differences(looks: Looks, environments: Mapping[str, dict[str, Any]]) -> dict[str, list[str]]:
     """Return facts and settings in which the last look at each node differs from most nodes."""
     facts: dict[str, dict[str, Any]] = {}
     found: dict[str, list[str]] = {}
