@@ -8,13 +8,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import fleet_records
 import pytest
 from checking import output_of, refused_words, run, task_of, wait_until
 
 import memkern as mk
 from memkern import cli
+from memkern.cli import sweep as sweeping
 from memkern.formats import ResultSet
 from memkern.results.merging import finished_cases
 from memkern.spec.sequences import Part
@@ -303,3 +306,65 @@ def test_the_executors_are_those_of_the_command_line():
     (verbs,) = (a.choices for a in cli.build_parser()._actions if isinstance(a.choices, dict))
     (option,) = (a for a in verbs["sweep"]._actions if a.dest == "executor")
     assert list(option.choices) == list(cluster.EXECUTORS)
+
+
+# ------------------------------------------------------------------------------------------ fleets
+
+
+def test_a_node_is_measured_in_rounds(capsys, sweep):
+    words = [*sweep[:-2], "--every-node", "0.001"]
+    out, _ = output_of(capsys, *words, "--repeats", "3")
+    target = Path(sweep[3])
+    results = mk.load(target)
+    assert sorted({row["repeat"] for row in results}) == [0, 1, 2]
+    assert len(results) == 3 * SIZE // 2 and len(out.splitlines()) == len(results) + 2
+    assert {row["node"] for row in results} == {os.uname().nodename}
+    assert [path.stem for path in target.with_name("all.parquet.tasks").glob("*.db")] == [
+        os.uname().nodename
+    ]
+    assert "this node alone" in refused_words(capsys, *words, "--force", "--nodes", "2")
+    assert "measured together" in refused_words(capsys, *words, "--resume")
+    assert "without --executor" in refused_words(capsys, *sweep[:2], "--every-node")
+
+
+@pytest.mark.parametrize(
+    "slow, rounds, suspect",
+    [(1.0, 3, False), (1.12, 2, True), (2.0, 3, False)],
+)
+def test_a_node_that_may_be_off_gets_more_rounds(slow, rounds, suspect, tmp_path, monkeypatch):
+    """A node that is named, or in the range, needs none."""
+    rows = fleet_records.records(6, {"n02": slow}, rounds=rounds, spread=0.02)
+    for node in {row["node"] for row in rows}:
+        own = [row | {"node": "", "stop": ""} for row in rows if row["node"] == node]
+        fleet_records.results(own).save(tmp_path / f"{node}.db")
+    monkeypatch.setattr(cluster, "node_name", lambda: "n02")
+    task = cluster.Task(Part(1, 6), tmp_path, "", frozenset(), lambda _: True, fleet=True)
+    assert task.is_suspect(3 * rounds, patience_s=60) == suspect
+    # Without an answer of the others, what is there decides.
+    assert task.is_suspect(3 * rounds + 1, patience_s=0) == suspect
+    monkeypatch.setattr(cluster, "results_of", lambda folder: [folder / "n02.db"])
+    assert not task.is_suspect(1, patience_s=0)
+
+
+@pytest.mark.parametrize(
+    "suspect, interrupted, rounds", [(0, False, 3), (5, False, 5), (9, False, 6), (0, True, 1)]
+)
+def test_rounds_go_on_while_a_node_is_suspect(monkeypatch, suspect, interrupted, rounds):
+    done: list[int] = []
+
+    class Task:
+        def is_suspect(self, measurements: int, patience_s: float) -> bool:
+            assert measurements == 3 and patience_s > 60
+            return len(done) < suspect
+
+    def measure(cases: Any, args: Any, **_: Any) -> Any:
+        assert args.resume
+        done.append(args.repeats)
+        return SimpleNamespace(interrupted=interrupted)
+
+    monkeypatch.setattr(sweeping, "measure", measure)
+    monkeypatch.setattr(sweeping, "requested", lambda *_: ([1], [1]))
+    args: Any = SimpleNamespace(repeats=3, every_node=1e-4, resume=False)
+    fake: Any = ([], args, Task())
+    assert sweeping._measure_rounds(*fake) is not interrupted
+    assert done == [*range(1, rounds + 1)]

@@ -30,11 +30,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 LONG = SWEEP.replace("runs = 2", "placements = 1\nci = 1e-9\nbudget_s = 2")
 
 
-@pytest.fixture(scope="module")
-def configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@pytest.fixture(scope="module", params=[1])
+def configuration(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """Start a cluster of one node, or of more."""
     if lacking := missing():
         pytest.fail(f"{', '.join(lacking)}: tools/install-system-packages.sh --cluster")
-    with cluster_of(1, tmp_path_factory.mktemp("slurm")) as found:
+    with cluster_of(request.param, tmp_path_factory.mktemp("slurm")) as found:
         yield found
 
 
@@ -81,6 +84,26 @@ def test_a_sweep_is_a_job_array(capsys, sweep):
     assert (code, out) == (0, ""), err
     assert len(list((tasks / "jobs").iterdir())) == before
     assert mk.load("all.parquet") == results
+
+
+@pytest.mark.parametrize("configuration", [2], indirect=True)
+def test_a_fleet_is_measured_in_one_job(capsys, sweep):
+    short = SWEEP.replace("elements = [512, 1024, 4096]", "elements = 1024\nthreads = 1")
+    Path("sweep.toml").write_text(short)
+    words = [*sweep, "--every-node", "0.05", "--repeats", "2"]
+    out, _ = output_of(capsys, *words)
+    assert "2 nodes, " in out and "a node 20% slow is named with" in out
+    results = mk.load("all.parquet")
+    assert len({row["node"] for row in results}) == 2
+    (script,) = Path("all.parquet.tasks/jobs").glob("*_submission.sh")
+    text = script.read_text()
+    assert "--nodes=2" in text and "--cpu-bind=none" in text and "--array" not in text
+    # The printed command compares the same nodes.
+    code, out, err = run(capsys, *words, "--force", "--no-wait")
+    assert code == 0, err
+    merge = out.splitlines()[-1].removeprefix("merge:     memkern ")
+    assert merge.startswith("compare fleet -o all.parquet ")
+    wait_until(lambda: not jobs())
 
 
 def test_options_are_those_of_sbatch(capsys, sweep):

@@ -99,6 +99,8 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
         raise InputError("--executor needs --output, a file in a folder that all machines share")
     if args.every_node:
         refuse(args, "with --every-node, whose nodes are measured together", resume=False)
+        if args.executor == "local":
+            refuse(args, "with --executor local, which has this node alone", nodes=None)
     args.file = os.path.abspath(args.file)
     every, some = requested(cases, args)
     values = {name: value for name, value in vars(args).items() if name not in ("run", "parser")}
@@ -124,7 +126,7 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
                 line("           or the same command with --resume instead of --no-wait")
         return GOOD
     results = array.run(len(every) * args.repeats, not args.quiet)
-    if args.every_node and args.nodes and not args.json:
+    if args.every_node and (args.nodes or 1) > 1 and not args.json:
         return show_fleet(fleet(results))
     tell_host(results, args.quiet)
     if wants_table(results, args):

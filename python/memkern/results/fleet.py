@@ -60,6 +60,7 @@ _NUMBERS = (
 _LOOK_S = 1800.0
 # Parts of the machine that kernels show, whatever their data; others show a cache or the memory.
 _PARTS = {
+    "latency.ping_pong": "exchange",
     "latency": "latency",
     "amo": "exchange",
     "messages": "exchange",
@@ -168,11 +169,13 @@ def fleet(
         remarks += [f"{machine}: {sentence}" for sentence in found]
         different = _differences(looks, environments)
         channels = [
-            (environments.get(e) or {}).get("memory", {}).get("channels") for e in environments
+            each["memory"]["channels"] for each in environments.values() if "memory" in each
         ]
         for row in own:
-            why = [*different[row[NODE]], _channels(row, max(filter(None, channels), default=0))]
-            rows.append({"machine": machine, **row, "differs": "; ".join(filter(None, why))})
+            different[row[NODE]] += _channels(row, max(channels, default=0))
+        for row in own:
+            words = dict.fromkeys(different[row[NODE]])
+            rows.append({"machine": machine, **row, "differs": "; ".join(words)})
     frame = DataFrame(rows)
     if frame["verdict"].eq(ALONE).all():
         raise InputError(
@@ -292,7 +295,8 @@ def _part(record: Record, environments: Mapping[str, dict[str, Any]]) -> str:
     """Return the part of the machine that a case shows."""
     if _text(record, "backend") in ACCELERATORS:
         return "GPU"
-    if part := _PARTS.get(str(record["kernel"]).partition(".")[0]):
+    kernel = str(record["kernel"])
+    if part := _PARTS.get(kernel, _PARTS.get(kernel.partition(".")[0])):
         return part
     caches = data_caches(environments.get(_text(record, "environment_id"), {}))
     held_B = ends(caches, int(number(record, "threads") or 1))
@@ -425,14 +429,13 @@ def _median(records: Iterable[Record], name: str) -> float:
     return float(np.median(values)) if values else math.nan
 
 
-def _channels(row: Record, populated: float) -> str:
-    """Return how many channels of the memory would explain a slow node; empty if none does."""
+def _channels(row: Record, populated: int) -> list[str]:
+    """Return with how many channels of the memory a slow node would be as slow, if any."""
     if row["verdict"] != SLOWER or row["part"] not in (ALL, "memory"):
-        return ""
-    for left in range(int(populated) - 1, int(populated) // 2 - 1, -1):
-        if row["low"] <= populated / left - 1 <= row["high"]:
-            return f"as with {left} of {populated:.0f} channels of the memory"
-    return ""
+        return []
+    lacking = range(1, populated // 2 + 1)
+    fit = [k for k in lacking if row["low"] <= populated / (populated - k) - 1 <= row["high"]]
+    return [f"as with {populated - k} of {populated} channels of the memory" for k in fit[:1]]
 
 
 def _machines(records: Sequence[Record], environments: Mapping[str, Record]) -> dict[Any, str]:

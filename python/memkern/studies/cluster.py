@@ -268,8 +268,6 @@ class _Local(_Executor):
             raise InputError(f"--options {min(options)}=... is for --executor slurm: leave it out")
 
     def _parameters(self, nodes: int) -> dict[str, Any]:
-        if nodes > 1:
-            raise InputError(f"{nodes} nodes are measured by --executor slurm: leave --nodes out")
         return {"timeout_min": 365 * 24 * 60}  # a year
 
     def alive(self, jobs: Collection[Any]) -> list[Any]:
