@@ -1,12 +1,13 @@
 """Effects of nodes over their cases: estimates, evidence, and the power that is stated."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from memkern.results.effects import FREEDOM, Effects, adjusted, effects, named, of_rounds
+from memkern.results.effects import FREEDOM, Effects, adjusted, effects, middle, named, of_rounds
 
 
 def beside_others(rounds: np.ndarray, tests: float = 1.0) -> Effects:
@@ -33,6 +34,19 @@ def test_a_value_is_the_sum_of_case_and_effect():
     known = ~np.isnan(found)
     difference = (found - effect)[known]
     assert np.ptp(difference) < 0.08 and np.std(difference) < 0.02
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1, (0, 1), (0, 2)])
+@pytest.mark.parametrize("share", [0.5, 0.75])
+def test_quantiles_leave_out_missing_values(axis, share):
+    x = np.random.default_rng(0).normal(size=(5, 4, 3))
+    x[x > 0.8] = math.nan
+    x[1] = math.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        expected = np.nanquantile(x, share, axis=axis)
+    np.testing.assert_allclose(middle(x, axis, share), expected)
+    assert np.isnan(middle(x[:0], 0)).all()
 
 
 def test_the_state_of_the_host_is_taken_out():

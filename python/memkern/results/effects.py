@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,11 +57,20 @@ _DISTANCES = np.geomspace(0.005, math.log(16), 400)  # of which the evidence is 
 _MOST_ROUNDS, _MOST_NODES = 60, 1024
 
 
-def middle(x: _Floats, axis: Any = None, share: float = 0.5) -> _Floats:
-    """Return the median, or another quantile, without missing values; NaN where all are missing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanquantile(x, share, axis=axis))
+def middle(x: _Floats, axis: int | tuple[int, ...] | None = None, share: float = 0.5) -> _Floats:
+    """Return the median, or another quantile, without missing values; NaN where all are missing.
+
+    NumPy's `nanquantile` is a Python loop over the other axes.
+    """
+    axes = range(x.ndim) if axis is None else np.atleast_1d(axis)
+    moved = np.moveaxis(x, [*axes], range(len(axes)))
+    values = np.sort(moved.reshape(-1, *moved.shape[len(axes) :]), axis=0)  # missing ones are last
+    if not len(values):
+        return np.full(values.shape[1:], math.nan)
+    last = np.maximum((~np.isnan(values)).sum(0, keepdims=True) - 1, 0)
+    low = (last * share).astype(int)
+    ends = [np.take_along_axis(values, k, 0)[0] for k in (low, np.minimum(low + 1, last))]
+    return np.asarray(ends[0] + (last * share - low)[0] * (ends[1] - ends[0]))
 
 
 def _deviation(x: _Floats, axis: Any = None) -> _Floats:
