@@ -327,9 +327,14 @@ class Compared(NamedTuple):
         # The mean of e-values is one.
         total = np.logaddexp.reduce(np.nan_to_num(every, nan=-math.inf))
         total -= np.log(np.maximum(number, 1))
-        tests = float(max(number.max(), 1) * max((number > 0).sum(), 1))
+        nodes = max(float((number > 0).sum()), 1.0)
+        # A node that is slow in all cases shows it everywhere, one that is in a part only there.
+        of_part = nodes * max(number.max(), 1)
         return cls(
-            {key: replace(one, tests=tests) for key, one in found.items()},
+            {
+                (part, against): replace(one, tests=nodes if part == ALL else of_part)
+                for (part, against), one in found.items()
+            },
             number > 0,
             named(np.where(number, total, math.nan)),
         )
