@@ -64,7 +64,8 @@ def middle(x: _Floats, axis: int | tuple[int, ...] | None = None, share: float =
     """
     axes = range(x.ndim) if axis is None else np.atleast_1d(axis)
     moved = np.moveaxis(x, [*axes], range(len(axes)))
-    values = np.sort(moved.reshape(-1, *moved.shape[len(axes) :]), axis=0)  # missing ones are last
+    flat = (math.prod(moved.shape[: len(axes)]), *moved.shape[len(axes) :])
+    values = np.sort(moved.reshape(flat), axis=0)  # missing ones are last
     if not len(values):
         return np.full(values.shape[1:], math.nan)
     last = np.maximum((~np.isnan(values)).sum(0, keepdims=True) - 1, 0)
