@@ -73,7 +73,7 @@ def test_the_mean_evidence_of_healthy_looks_is_one():
     # The integral over the distribution of their distances, of known variance.
     sd, x = 0.05, np.linspace(-20, 20, 400_001)
     shape = np.ones(len(x))
-    one = Effects(x, shape, 1e9 * shape, 0 * shape, sd**2 * shape, 0 * shape)
+    one = Effects(x, shape, 1e9 * shape, 0 * shape, sd**2 * shape, 0 * shape, 0 * shape)
     e, density = np.exp(one.evidence), stats.t(FREEDOM, scale=sd).pdf(x)
     step = x[1] - x[0]
     assert np.sum(e * density) * step == pytest.approx(1, abs=1e-3)

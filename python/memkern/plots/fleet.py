@@ -54,7 +54,7 @@ def fleet_dots(records: Records = None) -> Figure:
     """Slowdown of each node with its interval, and the smallest that would have been found."""
     frame = fleet_table(records)
     notes = [f"{sentence}." for sentence in frame.attrs["notes"]]
-    known = frame[frame["evidence"].notna()]
+    known = frame[frame["evidence"].notna()].assign(disturbed=False)
     need_rows(known, "no node can be judged: each is disturbed or invalid")
     lack = frame[frame["evidence"].isna()]
     left_out = [f"{row[NODE]} ({row['verdict']})" for row in lack.to_dict("records")]
@@ -80,7 +80,7 @@ def fleet_dots(records: Records = None) -> Figure:
     notes.append(
         f"Shaded: up to the slowdown that is named with {LEAST_POWER:g}; darker, with 0.5."
     )
-    return finish(fig, 3, notes, shown.assign(disturbed=False))
+    return finish(fig, 3, notes, shown)
 
 
 def _where(rows: DataFrame) -> str:

@@ -140,8 +140,8 @@ class Effects:
         Rounds of the look, and number of looks with which it is compared.
     within : array of float, shape (n,)
         Sum of the squares of the rounds' distances from the look, over their variance.
-    noise, between : array of float, shape (n,)
-        Variance of a round, and of healthy looks of infinitely many rounds.
+    noise, between, beside : array of float, shape (n,)
+        Variance of a round, of healthy looks of infinitely many rounds, and of the other looks.
     tests : float
         E-values of 1 over `ALPHA` times this number name a look.
     """
@@ -152,13 +152,14 @@ class Effects:
     within: _Floats
     noise: _Floats
     between: _Floats
+    beside: _Floats
     tests: float = 1.0
 
     @property
     def variance(self) -> _Floats:
         """The variance of the distance of healthy looks."""
         own = self.between + self.noise / self.rounds
-        return own * (1 + MEDIAN_OVER_MEAN / self.others)
+        return own + self.beside * MEDIAN_OVER_MEAN / self.others
 
     @property
     def evidence(self) -> _Floats:
@@ -209,7 +210,7 @@ class Effects:
         return np.asarray(stdtr(FREEDOM, far))
 
     def _at(self, k: int) -> Effects:
-        names = ("distance", "rounds", "others", "within", "noise", "between")
+        names = ("distance", "rounds", "others", "within", "noise", "between", "beside")
         return replace(self, **{name: getattr(self, name)[k : k + 1] for name in names})
 
     def needed(self) -> tuple[int, int]:
@@ -220,9 +221,11 @@ class Effects:
         more = one.rounds * (one.between - _BETWEEN_NODES**2)
         if more[0] < 2 * one.noise[0]:
             one = replace(one, noise=one.noise + more, between=0 * more + _BETWEEN_NODES**2)
-        for rounds in range(1, _MOST_ROUNDS + 1):
-            if replace(one, rounds=np.full(1, float(rounds))).power(WANTED)[0] >= LEAST_POWER:
-                return rounds, 0
+        for number in range(1, _MOST_ROUNDS + 1):
+            rounds = np.full(1, float(number))
+            beside = one.between + one.noise / rounds
+            if replace(one, rounds=rounds, beside=beside).power(WANTED)[0] >= LEAST_POWER:
+                return number, 0
         nodes = 2
         while nodes <= _MOST_NODES:
             others = np.full(1, nodes - 1.0)
@@ -281,6 +284,7 @@ def effects(rounds: _Floats, others: npt.NDArray[np.bool_], looks: npt.ArrayLike
         within=within,
         noise=noise,
         between=np.maximum(spread - noise / rounds_of_others, _BETWEEN_NODES**2),
+        beside=spread,
     )
 
 
