@@ -295,6 +295,8 @@ def _fleet(args: argparse.Namespace) -> int:
     save(results, args)
     if args.json:
         print(frame.to_json(orient="records"))
+        for remark in frame.attrs["remarks"]:
+            warn(remark)
         return _exit_code(frame, args.fail_on, "values of nodes")
     return show_fleet(frame, args.fail_on)
 
@@ -327,13 +329,16 @@ def text(frame: DataFrame) -> str:
                     ", ".join(map(_off, off.to_dict("records"))),
                 ]
             )
-        lines += [str(machine), *aligned(table, left=[0, 2, 6]), ""]
+        if table[1:]:
+            lines += [str(machine), *aligned(table, left=[0, 2, 6]), ""]
+    table = [["node", "differs from most nodes"]]
     for node, rows in frame.groupby(NODE, sort=False):
         first = rows.iloc[0]
-        why = first["verdict"] if rows["evidence"].isna().any() else ""
-        found = [f"not judged ({why})"] * bool(why) + [first["differs"]] * bool(first["differs"])
-        lines += [f"{node}: {'; '.join(found)}"] * bool(found)
-    return "\n".join(lines)
+        missing = f"not judged ({first['verdict']})" * bool(rows["evidence"].isna().any())
+        table += [[str(node), words] for words in (missing, first["differs"]) if words]
+    if table[1:]:
+        lines += [*aligned(table, left=[0, 1]), ""]
+    return "\n".join(lines[:-1])
 
 
 def _off(row: Mapping[Any, Any]) -> str:
