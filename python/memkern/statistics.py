@@ -33,7 +33,6 @@ from memkern.medians import (
 from memkern.medians import median as median
 
 __all__ = [
-    "MEDIAN_OVER_MEAN",
     "RUN_LEVEL",
     "Interval",
     "Prior",
@@ -135,8 +134,6 @@ class RunInterval:
     relative_half_width: float
 
 
-# Variance of the median over variance of the mean, for many normal values.
-MEDIAN_OVER_MEAN = math.pi / 2
 # Target share of cases whose next run lies within its interval.
 RUN_LEVEL = 0.95
 

@@ -120,5 +120,5 @@ def _panel(ax: Axes, nodes: DataFrame) -> None:
         )
     ax.axvline(0, color=GREY, linewidth=0.6, zorder=1)
     ax.set_yticks(nodes["position"], [plain(name, 24) for name in nodes[NODE]])
-    ax.set(ylim=(len(nodes) - 0.5, -0.5), xlabel="Time over the median of the others - 1, %")
+    ax.set(ylim=(len(nodes) - 0.5, -0.5), xlabel="Time over that of the others - 1, %")
     ax.grid(False, axis="y")

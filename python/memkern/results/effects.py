@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.results.verdicts import ALPHA
-from memkern.statistics import MEDIAN_OVER_MEAN, student_quantile
+from memkern.statistics import student_quantile
 
 _Floats = npt.NDArray[np.float64]
 
@@ -51,7 +51,8 @@ _BETWEEN_RUNS, _BETWEEN_NODES, _KNOWN = 0.04, 0.01, 4.0
 # may be off; where half of them are in another state, the median deviation would show one state.
 _SHARE, _OF_NORMAL = 0.75, 1.1503
 _EFFICIENCY = 0.55  # of this quantile
-_TAILS = 4.0  # degrees of freedom of what is left of a case
+# Degrees of freedom of what is left of a case; variance of this location over that of the mean.
+_TAILS, _OF_LOCATION = 4.0, 1.2
 _ALTERNATIVES = np.geomspace(math.log(1.04), math.log(1e6), 40)
 _DISTANCES = np.geomspace(0.005, math.log(16), 400)  # of which the evidence is computed
 _MOST_ROUNDS, _MOST_NODES = 60, 1024
@@ -130,7 +131,7 @@ def of_rounds(times: _Floats) -> _Floats:
 
 @dataclass(frozen=True)
 class Effects:
-    """Distances of looks from the median of others.
+    """Distances of looks from others.
 
     Attributes
     ----------
@@ -159,7 +160,7 @@ class Effects:
     def variance(self) -> _Floats:
         """The variance of the distance of healthy looks."""
         own = self.between + self.noise / self.rounds
-        return own + self.beside * MEDIAN_OVER_MEAN / self.others
+        return own + self.beside * _OF_LOCATION / self.others
 
     @property
     def evidence(self) -> _Floats:
@@ -273,6 +274,8 @@ def effects(rounds: _Floats, others: npt.NDArray[np.bool_], looks: npt.ArrayLike
         freedom_between + _KNOWN
     )
     spread = np.fmax(spread, known)
+    # Where looks are in two states, their median is in one of them.
+    center = _location(beside, np.sqrt(spread)[:, None])
     # What is known of single rounds is less sure than what they show.
     noise = np.minimum(noise, spread * rounds_of_others)
     mine = np.asarray(looks)

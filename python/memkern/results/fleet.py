@@ -124,7 +124,7 @@ def fleet(
           ``memory``, ``caches``, ``cores``, ``latency``, ``exchange`` or ``GPU``;
         - ``against``: ``other nodes`` or ``earlier looks``, and their number ``others``; ``cases``
           and ``rounds`` of the node;
-        - ``slowdown``, the time over the median of the others minus one, shrunk towards that of
+        - ``slowdown``, the time over that of the others minus one, shrunk towards that of
           healthy nodes, and its interval from ``low`` to ``high`` (95 %);
         - ``evidence``, the logarithm to base 10 of the e-value; ``spread``, the relative standard
           deviation of healthy nodes; ``half`` and ``least_slowdown``, the slowdowns that are named
