@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from memkern.results.effects import FREEDOM, Effects, adjusted, effects, middle, named, of_rounds
+from memkern.results.effects import Effects, adjusted, effects, middle, named, of_rounds
 
 
 def beside_others(rounds: np.ndarray, tests: float = 1.0) -> Effects:
@@ -73,8 +73,9 @@ def test_the_mean_evidence_of_healthy_looks_is_one():
     # The integral over the distribution of their distances, of known variance.
     sd, x = 0.05, np.linspace(-20, 20, 400_001)
     shape = np.ones(len(x))
-    one = Effects(x, shape, 1e9 * shape, 0 * shape, sd**2 * shape, 0 * shape, 0 * shape)
-    e, density = np.exp(one.evidence), stats.t(FREEDOM, scale=sd).pdf(x)
+    variances = sd**2 * shape, 0 * shape, 0 * shape
+    one = Effects(x, shape, 1e9 * shape, 0 * shape, *variances, freedom=8 * shape)
+    e, density = np.exp(one.evidence), stats.t(8, scale=sd).pdf(x)
     step = x[1] - x[0]
     assert np.sum(e * density) * step == pytest.approx(1, abs=1e-3)
     # Few healthy looks ever exceed 1 / alpha.
@@ -152,4 +153,4 @@ def test_the_distance_is_judged_by_students_distribution():
     values = looks(np.random.default_rng(9), 200, 4)
     one = beside_others(values)
     z = one.distance / np.sqrt(one.variance)
-    assert stats.kstest(z, stats.t(FREEDOM).cdf).pvalue > 0.01
+    assert stats.kstest(z, stats.t(one.freedom[0]).cdf).pvalue > 0.01

@@ -34,7 +34,6 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.results.verdicts import ALPHA
-from memkern.statistics import student_quantile
 
 _Floats = npt.NDArray[np.float64]
 
@@ -43,7 +42,6 @@ SLOPES = {"core_share": -0.40, "exchange_ns": -0.33}
 (``bench/fleet_false_alarms.py``)."""
 LEAST_POWER, WANTED = 0.9, 0.2
 """A slowdown can be found if it is named with this probability; and the one that should be."""
-FREEDOM = 20.0
 # Standard deviations of the effect of a run on recorded hosts, and of healthy nodes, and the
 # degrees of freedom as which both count.
 _BETWEEN_RUNS, _BETWEEN_NODES, _KNOWN = 0.04, 0.01, 4.0
@@ -53,6 +51,8 @@ _SHARE, _OF_NORMAL = 0.75, 1.1503
 _EFFICIENCY = 0.55  # of this quantile
 # Degrees of freedom of what is left of a case; variance of this location over that of the mean.
 _TAILS, _OF_LOCATION = 4.0, 1.2
+_MOST_FREEDOM = 20.0
+_ARRAYS = ("distance", "rounds", "others", "within", "noise", "between", "beside", "freedom")
 _ALTERNATIVES = np.geomspace(math.log(1.04), math.log(1e6), 40)
 _DISTANCES = np.geomspace(0.005, math.log(16), 400)  # of which the evidence is computed
 _MOST_ROUNDS, _MOST_NODES = 60, 1024
@@ -143,6 +143,8 @@ class Effects:
         Sum of the squares of the rounds' distances from the look, over their variance.
     noise, between, beside : array of float, shape (n,)
         Variance of a round, of healthy looks of infinitely many rounds, and of the other looks.
+    freedom : array of float, shape (n,)
+        Degrees of freedom of these variances.
     tests : float
         E-values of 1 over `ALPHA` times this number name a look.
     """
@@ -154,6 +156,7 @@ class Effects:
     noise: _Floats
     between: _Floats
     beside: _Floats
+    freedom: _Floats
     tests: float = 1.0
 
     @property
@@ -170,7 +173,8 @@ class Effects:
     def _evidence(self, distance: _Floats, within: _Floats) -> _Floats:
         def likelihood(effect: float) -> _Floats:
             square = within + (distance - effect) ** 2 / self.variance
-            return np.asarray(-(FREEDOM + self.rounds) / 2 * np.log1p(square / FREEDOM))
+            exponent = (self.freedom + self.rounds) / 2
+            return np.asarray(-exponent * np.log1p(square / self.freedom))
 
         of_effects = [likelihood(effect) for effect in (*_ALTERNATIVES, *-_ALTERNATIVES)]
         with np.errstate(invalid="ignore"):
@@ -186,8 +190,7 @@ class Effects:
         off = 1 / (1 + np.exp(np.minimum(-math.log(ALPHA) - self.evidence, 700.0)))
         measured = self.noise / self.rounds
         kept = off + (1 - off) * self.between / (self.between + measured)
-        half = student_quantile(0.975, FREEDOM) * np.sqrt(kept * measured)
-        return kept * self.distance, half
+        return kept * self.distance, self._quantile(0.975) * np.sqrt(kept * measured)
 
     @functools.cached_property
     def reach(self) -> _Floats:
@@ -201,18 +204,23 @@ class Effects:
 
     def found(self, power: float) -> _Floats:
         """Return the slowdowns that are named with this probability, as logarithms."""
-        return self.reach + _quantile(power) * np.sqrt(self.variance)
+        return self.reach + self._quantile(power) * np.sqrt(self.variance)
 
     def power(self, slowdown: float) -> _Floats:
         """Return the probability with which this relative slowdown is named."""
         from scipy.special import stdtr
 
         far = (math.log1p(slowdown) - self.reach) / np.sqrt(self.variance)
-        return np.asarray(stdtr(FREEDOM, far))
+        return np.asarray(stdtr(self.freedom, far))
+
+    def _quantile(self, p: float) -> _Floats:
+        from scipy.special import stdtrit
+
+        return np.asarray(stdtrit(self.freedom, p))
 
     def _at(self, k: int) -> Effects:
-        names = ("distance", "rounds", "others", "within", "noise", "between", "beside")
-        return replace(self, **{name: getattr(self, name)[k : k + 1] for name in names})
+        own = {name: values[k : k + 1] for name, values in vars(self).items() if name in _ARRAYS}
+        return replace(self, **own)
 
     def needed(self) -> tuple[int, int]:
         """Return the least rounds, or else nodes, with which `WANTED` is found; 0 for unknown."""
@@ -235,10 +243,6 @@ class Effects:
                 return 0, nodes
             nodes *= 2
         return 0, 0
-
-
-def _quantile(power: float) -> float:
-    return student_quantile(power, FREEDOM) if power > 0.5 else 0.0
 
 
 def effects(rounds: _Floats, others: npt.NDArray[np.bool_], looks: npt.ArrayLike) -> Effects:
@@ -288,6 +292,7 @@ def effects(rounds: _Floats, others: npt.NDArray[np.bool_], looks: npt.ArrayLike
         noise=noise,
         between=np.maximum(spread - noise / rounds_of_others, _BETWEEN_NODES**2),
         beside=spread,
+        freedom=np.minimum(freedom + freedom_between + _KNOWN, _MOST_FREEDOM),
     )
 
 
