@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,13 +28,7 @@ from memkern.plots.style import (
     plain,
     shifted,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-    from pandas import DataFrame, Series
+from memkern.plots.typenames import Artist, Axes, Axis, DataFrame, Figure, Series
 
 NT_DASHES: Any = (0, (3, 1.2))
 

@@ -11,17 +11,14 @@ import re
 import textwrap
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
+from typing import Any, ParamSpec, TypeAlias
 
 from memkern import reference
 from memkern.plots.frames import Records
 from memkern.plots.registry import Origin, origin, register, tables
 from memkern.plots.style import FIGURE_OPTIONS, figure
+from memkern.plots.typenames import DataFrame, Figure
 from memkern.spec.docstrings import section, sections_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 P = ParamSpec("P")
 PANELS = "A panel for each machine, 6.9 in wide, 3.35 in with one panel."

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeAlias
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeAlias
 
 from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
@@ -38,11 +38,7 @@ from memkern.plots.frames import HIGH, LOW, concat, extent, with_ends
 from memkern.plots.predictions import ECM, ecm_look
 from memkern.plots.selection import cache_ends, device_cache_ends
 from memkern.plots.style import GREY, Look, log2_axis, tell_lacking
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame, Series
+from memkern.plots.typenames import Axes, DataFrame, Figure, Series
 
 P = ParamSpec("P")
 HATCHED = "Hatched: from a disturbed record."

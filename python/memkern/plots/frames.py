@@ -5,24 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from memkern.checks import counted as counted
 from memkern.checks import joined as joined
 from memkern.checks import unknown
 from memkern.errors import InputError
-from memkern.formats.resultset import need_columns, need_rows
+from memkern.formats.resultset import ResultSet, need_columns, need_rows
+from memkern.models import T0WmaxFit, fit_t0_wmax
 from memkern.models.records import (
     with_current_names,
 )
+from memkern.plots.typenames import DataFrame, Series
 from memkern.statistics import meaningful
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
-
-    from memkern.formats import ResultSet
-    from memkern.models import T0WmaxFit
-
 
 # Kernels with a variant `nta`, whose loads have a non-temporal prefetch hint.
 _HINTED = ("loops.matvec", "spmv.crs", "spmv.sell")
@@ -385,8 +380,6 @@ def line_fits(frame: DataFrame, by: Sequence[str]) -> Fits:
     dict
         By the values of the columns; groups that can't be fitted are left out.
     """
-    from memkern.models import fit_t0_wmax
-
     found = {}
     for key, mine in frame.groupby(list(by), sort=False):
         with suppress(InputError):

@@ -1,7 +1,5 @@
 """All that figures, tables and findings are made of, to be imported from one place."""
 
-from typing import TYPE_CHECKING
-
 from memkern.errors import InputError
 from memkern.formats.resultset import environments_of, need_columns, need_rows, table_of
 from memkern.plots.drawing import (
@@ -155,10 +153,4 @@ from memkern.plots.style import (
     tell_lacking,
     two_lines,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame, Series
-else:  # names of types, whose libraries are imported when a figure is drawn
-    Axes = DataFrame = Figure = Series = object
+from memkern.plots.typenames import Axes, DataFrame, Figure, Series

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.errors import InputError
 from memkern.models.ecm import EcmPrediction, Scaling
@@ -18,9 +18,7 @@ from memkern.models.machine_reading import machine_of
 from memkern.models.records import processors
 from memkern.plots.frames import Records, joined
 from memkern.plots.style import Look
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from memkern.plots.typenames import DataFrame
 
 ECM = "ECM model"
 LINEAR = "ECM model, as in the paper"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from memkern.checks import unknown
 from memkern.errors import InputError
 from memkern.plots.frames import families, frame_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
+from memkern.plots.typenames import DataFrame, Figure
 
 P = ParamSpec("P")
 R = TypeVar("R")

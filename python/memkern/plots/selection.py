@@ -7,7 +7,6 @@ out, since one line through different settings shows none of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
 from memkern.formats.resultset import environments_of, need_rows
@@ -27,9 +26,7 @@ from memkern.plots.frames import (
     words,
 )
 from memkern.plots.style import plain
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from memkern.plots.typenames import DataFrame
 
 BANDWIDTH = "bandwidth_GBps"
 SETTING = ("backend", "dtype", "threads")

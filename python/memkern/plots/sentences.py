@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from string import Formatter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from memkern.errors import InputError
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import joined, percent, three_figures
+from memkern.plots.typenames import DataFrame, Series
 from memkern.results.ratios import Ratio, ratio
 from memkern.statistics import with_interval
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
 
 
 class Sentence(str):

@@ -7,12 +7,13 @@ import inspect
 import os
 import re
 import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from memkern.checks import shown
@@ -20,13 +21,7 @@ from memkern.errors import InputError
 from memkern.files import publish
 from memkern.plots.frames import Records, of_platforms
 from memkern.plots.registry import Origin, figures, register
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.legend import Legend
+from memkern.plots.typenames import Axes, Figure, Legend
 
 COLUMN_IN = 3.35
 DOUBLE_IN = 6.9
