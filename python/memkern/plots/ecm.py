@@ -14,7 +14,6 @@ from memkern.models.ecm import Ecm, MemoryRate
 from memkern.models.ecm_fit import (
     FITTED,
     EcmFit,
-    Judged,
     LoopTime,
     fit_ecm,
     fit_levels,
@@ -132,29 +131,28 @@ def ecm_table(
 
 
 def _table(found: EcmFit) -> DataFrame:
-    return new_table([_columns(row) for row in found.rows])
-
-
-def _columns(row: Judged) -> dict[str, Any]:
-    terms = {
-        f"{level}_{way}_cycles": cycles
-        for level, both in row.predicted.terms.items()
-        for way, cycles in zip(("load", "store"), both, strict=True)
-    }
-    return {
-        "kernel": row.loop.kernel,
-        "level": row.loop.level,
-        "measured_cycles": row.loop.cycles,
-        "predicted_cycles": row.predicted.cycles,
-        "measured_over_predicted": row.ratio,
-        "spread": row.loop.spread,
-        "bound": row.predicted.bound,
-        "memory_rate": row.predicted.memory_rate,
-        "fitted": row.fitted,
-        "disturbed": row.loop.disturbed,
-        "core_cycles": row.predicted.core,
-        **terms,
-    }
+    rows = [
+        {
+            "kernel": row.loop.kernel,
+            "level": row.loop.level,
+            "measured_cycles": row.loop.cycles,
+            "predicted_cycles": row.predicted.cycles,
+            "measured_over_predicted": row.ratio,
+            "spread": row.loop.spread,
+            "bound": row.predicted.bound,
+            "memory_rate": row.predicted.memory_rate,
+            "fitted": row.fitted,
+            "disturbed": row.loop.disturbed,
+            "core_cycles": row.predicted.core,
+            **{
+                f"{level}_{way}_cycles": cycles
+                for level, both in row.predicted.terms.items()
+                for way, cycles in zip(("load", "store"), both, strict=True)
+            },
+        }
+        for row in found.rows
+    ]
+    return new_table(rows)
 
 
 @drawn(

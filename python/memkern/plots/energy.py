@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from memkern.plots.kit import (
     AMONG,
     GREY,
     NOTE_SIZE,
-    Axes,
     Axis,
     Curves,
     DataFrame,
@@ -134,10 +132,6 @@ def by_limit(frame: DataFrame, column: str, without: str) -> DataFrame:
     )
 
 
-def _from_zero(ax: Axes, *_: Any) -> None:
-    ax.set(xlim=(0, None), ylim=(0, None))
-
-
 def _fewest_threads(panel: Panel) -> None:
     """Write the number of threads beside the record of the lowest bandwidth."""
     lowest = panel.rows.nsmallest(1, panel.x).iloc[0]
@@ -154,7 +148,9 @@ def _fewest_threads(panel: Panel) -> None:
 @Curves(
     name="energy",
     x=Axis("bandwidth_median_GBps", "Bandwidth (GB/s)"),
-    y=Axis("energy_per_byte_pJ", "Energy (pJ/B)", _from_zero),
+    y=Axis(
+        "energy_per_byte_pJ", "Energy (pJ/B)", lambda ax, *_: ax.set(xlim=(0, None), ylim=(0, None))
+    ),
     layers=(Measured("limit", along="threads"), _fewest_threads),
     panels=("machine", "case"),
     height=2.6,

@@ -96,7 +96,7 @@ def quantities(frame: DataFrame, *columns: str) -> DataFrame:
 
 # Sets the scale, range and ticks of an axis of a panel, given the records of the panel and of the
 # figure, and the column.
-Scale: TypeAlias = "Callable[[Axes, DataFrame, DataFrame, str], None]"
+Scale: TypeAlias = "Callable[[Axes, DataFrame, DataFrame, str], object]"
 
 
 def byte_ticks(most: int) -> Scale:

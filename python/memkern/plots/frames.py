@@ -55,7 +55,13 @@ def frame_of(records: Records) -> DataFrame:
     else:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
     need_rows(frame, "there is no record to draw: the table of records has no row")
-    return _with_current_names(frame)
+    # Files of older versions have other names of columns, and of loads with a prefetch hint.
+    frame = with_current_names(frame)
+    if {"kernel", "variant"} <= set(frame):
+        hinted = frame["kernel"].isin(_HINTED) & frame["variant"].eq("nt")
+        if hinted.any():
+            frame = frame.assign(variant=frame["variant"].mask(hinted, "nta"))
+    return frame
 
 
 def concat(parts: Iterable[DataFrame], *, ignore_index: bool = False) -> DataFrame:
@@ -125,16 +131,6 @@ def with_samples(records: Records) -> DataFrame:
     known = getattr(records, "samples", None) if hasattr(records, "to_frame") else None
     column = Series(known or [()] * len(frame), index=frame.index, dtype=object)
     return frame.assign(samples_s=column)
-
-
-def _with_current_names(frame: DataFrame) -> DataFrame:
-    """Rename columns of older files, and the variant `nt` of loads with a prefetch hint."""
-    frame = with_current_names(frame)
-    if {"kernel", "variant"} <= set(frame):
-        hinted = frame["kernel"].isin(_HINTED) & frame["variant"].eq("nt")
-        if hinted.any():
-            frame = frame.assign(variant=frame["variant"].mask(hinted, "nta"))
-    return frame
 
 
 def validated(
@@ -395,8 +391,6 @@ FIT_COLUMNS = (
 
 def fit_rows(fits: Fits, by: Sequence[str]) -> DataFrame:
     """Return a table with a row for each fit, and the columns `by` and `FIT_COLUMNS`."""
-    from pandas import DataFrame
-
     rows = [
         {
             **dict(zip(by, group, strict=True)),
@@ -408,7 +402,7 @@ def fit_rows(fits: Fits, by: Sequence[str]) -> DataFrame:
         }
         for group, fit in fits.items()
     ]
-    return DataFrame(rows, columns=[*by, "points", "T0_us", "Wmax_GBps", "B0.8", "far"])
+    return new_table(rows, columns=[*by, "points", "T0_us", "Wmax_GBps", "B0.8", "far"])
 
 
 def percent(share: float) -> str:

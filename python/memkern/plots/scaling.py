@@ -129,7 +129,14 @@ def _limits(rows: DataFrame, value: str) -> tuple[float, float]:
 )
 def scaling_curves(records: Records = None) -> Selection:
     """Speed-up and efficiency of each case over numbers of ranks, beside ideal scaling."""
-    frame, notes = _drawable(efficiency_table(records))
+    frame = efficiency_table(records)
+    over = frame["oversubscribed"].astype(bool)
+    left_out = counted(int(over.sum()), "point")
+    notes = [f"{left_out} with more workers than processing units on a host left out."] * bool(
+        over.any()
+    )
+    here = frame[~over].groupby([*_PANEL, "kernel", "size"], dropna=False)
+    frame = frame[~over][here["ranks"].transform("nunique") > 1]
     frame = frame.assign(case=_names(frame))
     cases = distinct(frame["case"])
     if len(cases) > MOST_LINES:
@@ -140,19 +147,6 @@ def scaling_curves(records: Records = None) -> Selection:
     both = concat([first.assign(quantity="speed_up"), efficiency.assign(quantity="efficiency")])
     notes += [*left, "Bars: 95 % intervals over the turns."]
     return both.rename(columns={"low": LOW, "high": HIGH}), notes
-
-
-def _drawable(frame: DataFrame) -> tuple[DataFrame, list[str]]:
-    """Return the rows of `memkern.efficiencies` that show scaling, and notes on the others."""
-    over = frame["oversubscribed"].astype(bool)
-    left = counted(int(over.sum()), "point")
-    notes = [f"{left} with more workers than processing units on a host left out."] * bool(
-        over.any()
-    )
-    frame = frame[~over]
-    case = [*_PANEL, "kernel", "size"]
-    frame = frame[frame.groupby(case, dropna=False)["ranks"].transform("nunique") > 1]
-    return frame, notes
 
 
 def _names(frame: DataFrame) -> list[str]:

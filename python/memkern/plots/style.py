@@ -196,13 +196,6 @@ def given(number: int) -> Figure | None:
     return cast("Figure", GivenAxes(axes))
 
 
-def refuse_given() -> None:
-    """Raise InputError for axes that a figure can't be drawn in, since it places its own."""
-    name, _ = _GIVEN.get()
-    if name:
-        raise InputError(f"figure {name} places its panels itself: leave ax out")
-
-
 class GivenAxes:
     """The caller's axes, with the methods of a figure that figures use."""
 
@@ -302,7 +295,9 @@ def new_figure(
     InputError
         The caller gave axes, which only `memkern.plots.drawing.panels` uses.
     """
-    refuse_given()
+    name, _ = _GIVEN.get()
+    if name:
+        raise InputError(f"figure {name} places its panels itself: leave ax out")
     return _figure_class()(figsize=(width, height), layout=layout)
 
 
