@@ -28,7 +28,6 @@ from memkern.plots.kit import (
     GREY,
     NOTE_SIZE,
     QUANTITY,
-    Axes,
     Axis,
     Curves,
     Dots,
@@ -244,14 +243,10 @@ def sharing(records: Records = None, primitive: str = "add") -> Selection:
     return frame[frame["machine"].map(several).eq(True)], notes
 
 
-def _percent_scale(ax: Axes, *_: Any) -> None:
-    ax.set_ylim(0, 105)
-
-
 @Curves(
     name="amo-remote",
     x=Axis("ranks", "Ranks", count_scale),
-    y=Axis("percent", "Remote atomic operations (%)", _percent_scale),
+    y=Axis("percent", "Remote atomic operations (%)", lambda ax, *_: ax.set_ylim(0, 105)),
     layers=(Measured("line"),),
     paper="beebe2022-circustent",
     number="chart of remote atomics",

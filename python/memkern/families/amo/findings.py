@@ -67,11 +67,6 @@ def _rates(mine: DataFrame) -> list[dict[Any, Any]]:
     return found
 
 
-def _failing(mine: DataFrame) -> list[dict[Any, Any]]:
-    """Return the compare-and-swaps of which some fail."""
-    return [row for row in _rates(mine) if row["success_fraction"] < 0.995]
-
-
 def _prices(mine: DataFrame) -> list[dict[Any, Any]]:
     """Return the costs of atomic adds in plain additions."""
     rows = _contended(mine)
@@ -141,7 +136,8 @@ _ROWS = (
         joint="; ",
     ),
     Finding(
-        "amo-rates", _failing,
+        "amo-rates",
+        lambda mine: [row for row in _rates(mine) if row["success_fraction"] < 0.995],
         "{success_fraction:%} of the compare-and-swaps {words} succeed.",
     ),
     Finding(

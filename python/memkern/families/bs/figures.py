@@ -15,10 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from memkern import reference
 from memkern.backends import HOST, LIBRARIES
+from memkern.models import T0WmaxFit, fit_both_sides, fit_t0_wmax
 from memkern.models.peak import peak_GBps, with_peak
 from memkern.models.records import apart, data_caches
 from memkern.plots.kit import (
@@ -61,9 +64,6 @@ from memkern.plots.kit import (
     typed,
 )
 from memkern.shared.streaming_records import as_defined, of_machines, short
-
-if TYPE_CHECKING:
-    from memkern.models import T0WmaxFit
 
 LINEAR = ("bs.bs1", "bs.bs2", "bs.bs3", "bs.bs4", "bs.bs5")
 MESH = ("bs.bs6", "bs.bs7", "bs.bs8")
@@ -168,8 +168,6 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
     InputError
         `leave_out` is none of these.
     """
-    from memkern.models import fit_both_sides, fit_t0_wmax
-
     if isinstance(leave_out, str) and leave_out not in ("", "caches", "changepoint", "none"):
         raise InputError(
             f"leave_out must be caches, changepoint, none or a number of bytes, not {leave_out!r}"
@@ -297,8 +295,6 @@ class _Fits:
 
 def _draw_line(ax: Axes, fit: T0WmaxFit, colour: str, label: str) -> None:
     """Draw a fit in its range of validity, and the point at which it reaches 80 % of Wmax."""
-    import numpy as np
-
     order = np.argsort(fit.points["bytes_B"])
     x, holds = fit.points["bytes_B"][order], fit.holds[order]
     size = np.geomspace(x[0], x[-1], 200)
@@ -316,8 +312,6 @@ def _published(panel: Panel) -> None:
 
     The lines have the sizes of the own records, and more if these are about the same.
     """
-    import numpy as np
-
     least, most = panel.rows[["least_B", "most_B"]].iloc[0]
     if most < _WIDEN * least:
         least, most = least / _WIDEN, most * _WIDEN

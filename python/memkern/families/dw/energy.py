@@ -14,7 +14,6 @@ from memkern.plots.energy import by_limit, no_energy, whiskers
 from memkern.plots.kit import (
     QUANTITY,
     Axis,
-    DataFrame,
     Dots,
     Figure,
     Records,
@@ -58,10 +57,6 @@ def by_energy(records: Records = None) -> Figure:
     return whiskers(rows, "name", published, "RIRI against RRII (%)", notes, len(rows))
 
 
-def _of_lattice(rows: DataFrame, several: bool) -> str:
-    return f"{with_workers(rows, several)}\n{rows['lattice_label'].iloc[0]}"
-
-
 @Dots(
     name="dw-clocks",
     value={
@@ -71,7 +66,7 @@ def _of_lattice(rows: DataFrame, several: bool) -> str:
     by="kind",
     panels=("machine", QUANTITY),
     height=0.25,
-    title=_of_lattice,
+    title=lambda rows, several: f"{with_workers(rows, several)}\n{rows['lattice_label'].iloc[0]}",
     returns="For each machine a panel of the performance and one of the energy, 6.9 in wide.",
     paper="alappat2021",
     number="figure 24",

@@ -294,11 +294,6 @@ def _with_levels(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> No
             )
 
 
-def _larger(number: int) -> Look:
-    """Return a look whose markers are larger below smaller ones, so that equal points show."""
-    return marked_look(number)._replace(markersize=3.0 + 2 * number)
-
-
 class _ThreeWays(OfEach):
     """Predictions as a line, simulations as markers and counts as crosses."""
 
@@ -322,7 +317,8 @@ class _ThreeWays(OfEach):
         "Lx": Axis("predicted", "Traffic (B per site update)", _with_levels),
         "Workers": Axis("predicted", "", _with_levels),
     },
-    layers=(_ThreeWays("cut", _larger),),
+    # Markers are larger below smaller ones, so that equal points show.
+    layers=(_ThreeWays("cut", lambda n: marked_look(n)._replace(markersize=3.0 + 2 * n)),),
     panels=(QUANTITY,),
     legend=5,
     returns="Two panels, 6.9 in wide.",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.backends import ACCELERATORS
 from memkern.checks import LEAST, MOST
+from memkern.formats import ResultSet
 from memkern.inputs.sizes import parse_bytes
 from memkern.machine.caches import FROM_MEMORY, MEMORY, held_in
 from memkern.models.memory import middle
@@ -38,10 +39,6 @@ from memkern.plots.kit import (
     with_samples,
 )
 from memkern.statistics import half_width, meaningful
-
-if TYPE_CHECKING:
-    from memkern.formats import ResultSet
-
 
 NS = "ns_per_access"
 SHORTEST = "shortest_ns"
@@ -175,15 +172,6 @@ def several_chains(records: Records) -> tuple[DataFrame, list[str]]:
         frame, f"no size was measured with one and with several chains: `{MEASURE_CHAINS}` does so"
     )
     return frame, notes
-
-
-def single_chains(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return the chases by one chain over several sizes, the fastest of each size, and notes."""
-    frame, notes = chases(records, MEASURE)
-    frame = frame[frame["chains"] == 1]
-    frame = frame[frame.groupby(["machine", "kind"])["size_B"].transform("nunique") > 1]
-    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])
-    return frame.sort_values("kind", kind="stable"), notes
 
 
 def concurrency(records: Records) -> tuple[DataFrame, list[str]]:

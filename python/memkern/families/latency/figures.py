@@ -16,13 +16,13 @@ from memkern.families.latency.data import (
     banks,
     beside_atomics,
     chains_and_gathers,
+    chases,
     concurrency,
     in_both_orders,
     loaded_points,
     node_pairs,
     sampled,
     saturation,
-    single_chains,
 )
 from memkern.families.latency.findings import findings
 from memkern.families.latency.structure_data import (
@@ -74,6 +74,7 @@ from memkern.plots.kit import (
     new_table,
     ordered,
     panels,
+    ranked,
     table,
     tabulated,
     three_figures,
@@ -95,7 +96,11 @@ from memkern.statistics import factor_of
 )
 def over_sizes(records: Records = None) -> Selection:
     """Time of a load that waits for the previous load against the size of the buffer."""
-    return single_chains(records)
+    frame, notes = chases(records, MEASURE)
+    frame = frame[frame["chains"] == 1]
+    frame = frame[frame.groupby(["machine", "kind"])["size_B"].transform("nunique") > 1]
+    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])
+    return frame.sort_values("kind", kind="stable"), notes
 
 
 @Curves(
@@ -253,14 +258,13 @@ def node_table(records: Records = None) -> DataFrame:
     return pairs.agg({NS: "first", "bandwidth_GBps": "first", "disturbed": "any"})
 
 
-def _in_words(ax: Axes, rows: DataFrame, frame: DataFrame, column: str) -> None:
-    """Put ticks at every eighth stride."""
-    ax.set_xticks(range(0, int(frame[column].max()) + 1, 8))
-
-
 @Curves(
     name="latency-banks",
-    x=Axis("stride", "Words from a lane to the next", _in_words),
+    x=Axis(
+        "stride",
+        "Words from a lane to the next",
+        lambda ax, _, frame, x: ax.set(xticks=range(0, int(frame[x].max()) + 1, 8)),
+    ),
     y=Axis(NS, "Time of a load (ns)", log_scale),
     layers=(Measured("kind"),),
     records="`latency.banks`",

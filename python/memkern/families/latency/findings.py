@@ -77,11 +77,6 @@ def _differences(mine: DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _in_flight(mine: DataFrame) -> dict[Any, Any]:
-    """Return the most chains in the largest buffer."""
-    return concurrency(mine)[0].sort_values(["size_B", "in_flight"]).to_dict("records")[-1]
-
-
 def _bound_of_gathers(mine: DataFrame) -> dict[Any, Any]:
     """Return the bound of random gathers, and the share of it that one reaches."""
     chains, loads, *_ = chains_and_gathers(mine)
@@ -110,7 +105,12 @@ _ROWS = (
         "By latency, {what} has {found}, the system reports {system}",
     ),
     Finding(
-        "latency-chains", unless_refused(_in_flight),
+        "latency-chains",
+        # The most in the largest buffer.
+        unless_refused(
+            lambda mine: concurrency(mine)[0].sort_values(["size_B", "in_flight"])
+            .to_dict("records")[-1]
+        ),
         "{chains:.0f} independent chains in {size_B:B} have {in_flight:3} loads in flight: "
         "{ns_per_access} from one to the next",
     ),

@@ -292,41 +292,43 @@ def _chase(given: Given) -> Case:
     )
 
 
-_LOADS = row(
-    "loads",
-    GROUP,
-    "of loaded: lines loaded of every 8, the others stored (8,7,6,5,4,0)",
-    least=0,
-    most=GROUP,
-    several=True,
-    metavar="N,...",
-    goes_to=INTEGERS,
-    meaning="Number of loads, 0 to 8, among every 8 lines that a generator moves; the others are "
-    "written by non-temporal stores. On processors other than x86 these may be ordinary stores; "
-    "then the counted traffic does not include the write-allocate reads.",
-)
-_PAUSE = row(
-    "pause",
-    0,
-    "of loaded: multiplications after every 8 lines (0 to 512)",
-    least=0,
-    most=2**30,
-    several=True,
-    metavar="N,...",
-    goes_to=INTEGERS,
-    meaning="Dependent multiplications of a generator after every 8 lines; more of them reduce "
-    "traffic.",
-)
-_TRAFFIC = row(
-    "traffic_B",
-    None,
-    "of loaded: buffers of the traffic",
-    read=byte_count,
-    type="float | str",
-    flag="traffic",
-    metavar="BYTES",
-    meaning="Size of the two buffers of each generator; by default the buffers of all generators "
-    "together have four times the size of the last-level caches.",
+_OF_TRAFFIC = (
+    row(
+        "traffic_B",
+        None,
+        "of loaded: buffers of the traffic",
+        read=byte_count,
+        type="float | str",
+        flag="traffic",
+        metavar="BYTES",
+        meaning="Size of the two buffers of each generator; by default the buffers of all "
+        "generators together have four times the size of the last-level caches.",
+    ),
+    row(
+        "loads",
+        GROUP,
+        "of loaded: lines loaded of every 8, the others stored (8,7,6,5,4,0)",
+        least=0,
+        most=GROUP,
+        several=True,
+        metavar="N,...",
+        goes_to=INTEGERS,
+        meaning="Number of loads, 0 to 8, among every 8 lines that a generator moves; the others "
+        "are written by non-temporal stores. On processors other than x86 these may be ordinary "
+        "stores; then the counted traffic does not include the write-allocate reads.",
+    ),
+    row(
+        "pause",
+        0,
+        "of loaded: multiplications after every 8 lines (0 to 512)",
+        least=0,
+        most=2**30,
+        several=True,
+        metavar="N,...",
+        goes_to=INTEGERS,
+        meaning="Dependent multiplications of a generator after every 8 lines; more of them reduce "
+        "traffic.",
+    ),
 )
 
 
@@ -670,7 +672,7 @@ register(
             idempotent=False,
             repeatable=True,
         ),
-        inputs=(_SIZE, _ORDER, _LINE, _STEPS, _TRAFFIC, _LOADS, _PAUSE),
+        inputs=(_SIZE, _ORDER, _LINE, _STEPS, *_OF_TRAFFIC),
         build=_loaded,
         counts=Counts(accesses=lambda case: case.integers["steps"]),
         **_OF_CHAINS,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from memkern.models.machine_file import MachineFile
 from memkern.models.memory import from_memory, memory_values
 from memkern.plots.kit import (
     BANDWIDTH,
@@ -63,9 +64,6 @@ from memkern.plots.kit import (
 )
 from memkern.plots.traffic import traffic_B
 from memkern.shared.streaming_records import FAMILIES, MEMORY, is_nt, levels, short
-
-if TYPE_CHECKING:
-    from memkern.models.machine_file import MachineFile
 
 CYCLES = "cycles_per_vector"
 MATVEC, STENCIL = "loops.matvec", "loops.stencil"

@@ -16,13 +16,11 @@ from memkern.cli.options import (
     verb,
 )
 from memkern.errors import InputError
-from memkern.families.own.kernels import kernel
+from memkern.families.own.kernels import Kernel, kernel
 from memkern.inputs.sizes import parse_sizes
-from memkern.spec.case import Case
 from memkern.spec.kernel import INDEX_DTYPES
 
 if TYPE_CHECKING:
-    from memkern.families.own.kernels import Kernel
     from memkern.formats import ResultSet
 
 
@@ -63,10 +61,8 @@ def _run(args: argparse.Namespace) -> int:
         own["repeats"] = True
     own.pop("dtype", None)
     n = own.pop("elements", None)
-    if args.sizes is None:
-        cases: list[Case] = [made.case(n, **own)]
-    else:
-        cases = [made.case(n, footprint_B=size, **own) for size in parse_sizes(args.sizes)]
+    sizes = [None] if args.sizes is None else parse_sizes(args.sizes)
+    cases = [made.case(n, footprint_B=size, **own) for size in sizes]
     return exit_code(measure(cases, args, answers=[_judged]))
 
 

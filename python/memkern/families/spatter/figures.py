@@ -39,7 +39,6 @@ from memkern.plots.kit import (
     DataFrame,
     InputError,
     Level,
-    Look,
     Measured,
     Records,
     Section,
@@ -222,10 +221,6 @@ def simd_against_scalar(records: Records = None) -> Shown:
     return Shown(_by_kernel(frame.assign(look=looks, label=label)), notes + left_out, told)
 
 
-def _policy_look(number: int) -> Look:
-    return other_look(number)._replace(linewidth=1.3, markersize=4.0)
-
-
 @Curves(
     name="spatter-pages",
     records="uniform strides under two page policies or more. The best variant of each is drawn; "
@@ -233,7 +228,12 @@ def _policy_look(number: int) -> Look:
     lack="no platform was measured under two page policies",
     measure="memkern report",
     legend=3,
-    **_BY_KERNEL | {"layers": (Measured("label", _policy_look),)},
+    **_BY_KERNEL
+    | {
+        "layers": (
+            Measured("label", lambda n: other_look(n)._replace(linewidth=1.3, markersize=4.0)),
+        )
+    },
 )
 def page_policies(records: Records = None) -> Shown:
     """Bandwidth of gather and scatter against stride for each page policy measured."""

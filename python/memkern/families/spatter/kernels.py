@@ -111,8 +111,23 @@ def _inputs(kernel: str) -> tuple[Declared, ...]:
                 column="-")
             for name in of_sides
         ),
-        _COUNT,
-        _WRAP,
+        row(
+            "count",
+            None,
+            "Instances; by default 1024, or 1 of a pattern of more indices than that.",
+            least=1,
+            most=_FAR,
+            goes_to=INTEGERS,
+        ),
+        row(
+            "wrap",
+            1,
+            "Rows of the dense buffer; gs has none. On ``mpi`` and ``shmem`` the number of a "
+            "rank's instances plus one.",
+            least=1,
+            most=_FAR,
+            goes_to=INTEGERS,
+        ),
         row("count_rule", "given", "Label for the record."),
         index_type(),
     )  # fmt: skip
@@ -130,23 +145,6 @@ def _deltas(delta: Any, name: str) -> list[int]:
 
 
 _DELTA = "int | Sequence[int]"
-_COUNT = row(
-    "count",
-    None,
-    "Instances; by default 1024, or 1 of a pattern of more indices than that.",
-    least=1,
-    most=_FAR,
-    goes_to=INTEGERS,
-)
-_WRAP = row(
-    "wrap",
-    1,
-    "Rows of the dense buffer; gs has none. On ``mpi`` and ``shmem`` the number of a rank's "
-    "instances plus one.",
-    least=1,
-    most=_FAR,
-    goes_to=INTEGERS,
-)
 
 
 def _case(given: Given) -> Case:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from memkern import reference
 from memkern.checks import LEAST, MOST, one_of
 from memkern.families.spatter.data import (
@@ -365,8 +367,6 @@ def bandwidth_bandwidth(
 
 def _shares(ax: Axes, points: DataFrame) -> float:
     """Set the scales, draw the diagonals of constant shares, and return the lowest bandwidth."""
-    import numpy as np
-
     x, y = points["base_bandwidth_GBps"], points["bandwidth_GBps"]
     left, right = x.min() / 1.3, x.max() * 1.3
     top = float(max(y.max(), right) * 1.3)
@@ -413,8 +413,6 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
 
 def _name_platforms(ax: Axes, points: DataFrame) -> None:
     """Draw a vertical line for each platform and write its name above the axes."""
-    import numpy as np
-
     platforms = points.drop_duplicates("platform")
     names = [
         plain(re.sub(r", ([^,]*) threads?$", r" (\1)", label), 30) for label in platforms["label"]
@@ -456,7 +454,6 @@ def _spread(positions: Series, width: float, low: float, high: float) -> Series:
 
     The least-squares solution that keeps the order is an isotonic regression.
     """
-    import numpy as np
     from pandas import Series
     from scipy.optimize import isotonic_regression
 

@@ -12,6 +12,8 @@ from string import ascii_uppercase
 from textwrap import wrap
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from memkern import reference
 from memkern.checks import one_of
 from memkern.families.spatter.data import (
@@ -59,8 +61,6 @@ RINGS = (1 / 64, 1 / 8, 1.0, CAP)
 
 def radius(ratio: Any) -> Any:
     """Return the distance from the centre: octaves above the lowest ratio, clipped to the scale."""
-    import numpy as np
-
     return np.log2(np.clip(ratio, FLOOR, CAP) / FLOOR)
 
 
@@ -126,8 +126,6 @@ def _axes(fig: Figure, x: float, y: float, diameter: float, label: str) -> Any:
 
     The layout engine ignores the names around a radar.
     """
-    import numpy as np
-
     across, up = fig.get_size_inches()
     box = (x - diameter / 2) / across, (y - diameter / 2) / up, diameter / across, diameter / up
     ax: Any = fig.add_axes(
@@ -252,8 +250,6 @@ def _spokes_of_patterns(patterns: Sequence[str], named: Sequence[str]) -> DataFr
 
 def _name_arcs(ax: Any, spokes: DataFrame, rings_named: Sequence[float]) -> None:
     """Name the rings, and draw the named arcs of the applications."""
-    import numpy as np
-
     for ring in rings_named:
         _write(
             ax, 0, radius(ring), fraction(ring), fontsize=5.5, zorder=9,
@@ -394,8 +390,6 @@ def _spokes_of_platforms(rows: DataFrame) -> DataFrame:
 
     CPUs are before GPUs, and own platforms are the first of each.
     """
-    import numpy as np
-
     short = {row["platform"]: row["abbreviation"] for row in reference.rows("lavin2020-platforms")}
     letters = iter(ascii_uppercase)
     spokes = rows.drop_duplicates("platform").set_index("platform")

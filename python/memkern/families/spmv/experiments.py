@@ -57,14 +57,6 @@ def _equal_rows(case: Case, setting: Setting) -> Case | None:
     return indexed(case, starts=np.arange(rows + 1) * nonzeros // rows) if _by_rows(case) else None
 
 
-def _balanced(case: Case, setting: Setting) -> Case | None:
-    return (
-        dataclasses.replace(resized(case, by_entries=1), columns={**case.columns, "balance": "nnz"})
-        if setting.threads > 1
-        else None
-    )
-
-
 def _in_chunks(case: Case, setting: Setting) -> Case | None:
     if case.spec.kernel not in ("spmv.crs", "spmv.sell"):
         return None
@@ -80,7 +72,18 @@ EXPERIMENTS = usual(
     _adjacent,
     Experiment("x in L1", _x_in_cache, IRREGULAR),
     Experiment("equal rows", _equal_rows, "uneven rows"),
-    Experiment("equal nonzeros of threads", _balanced, role=TRIED, option="--balance nnz"),
+    Experiment(
+        "equal nonzeros of threads",
+        lambda case, setting: (
+            dataclasses.replace(
+                resized(case, by_entries=1), columns={**case.columns, "balance": "nnz"}
+            )
+            if setting.threads > 1
+            else None
+        ),
+        role=TRIED,
+        option="--balance nnz",
+    ),
     dataclasses.replace(HUGE_PAGES, within=IRREGULAR),
     knob("prefetch", 64, HIDDEN, within=IRREGULAR),
     Experiment(

@@ -7,7 +7,7 @@ which of several records of a case is drawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.families.bs.figures import bs_fits, bs_mesh, t0_wmax_table
 from memkern.families.launch.figures import barrier_cost
@@ -20,6 +20,7 @@ from memkern.families.loops.figures import (
 )
 from memkern.families.raider.figures import by_kernel, by_size, raider_bandwidths
 from memkern.families.streaming.findings import findings
+from memkern.models.ecm import Scaling
 from memkern.models.peak import with_peak
 from memkern.plots.ecm import overlap_diagram
 from memkern.plots.kit import (
@@ -68,9 +69,6 @@ from memkern.plots.kit import (
     typed,
 )
 from memkern.shared.streaming_records import BARRIER, FAMILIES, as_defined, is_nt, short
-
-if TYPE_CHECKING:
-    from memkern.models.ecm import Scaling
 
 _MEASURE_SIZES = "memkern stream -k copy,scale,add,triad --sizes 8KiB:512MiB:40 -o stream.parquet"
 _MEASURE_THREADS = "memkern stream -k copy,triad -t 1..4 -o threads.parquet"
