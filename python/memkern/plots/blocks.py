@@ -32,12 +32,10 @@ def _blocks(records: Records, kernels: str | Sequence[str] | None) -> tuple[Data
     """Return the fastest record of each kernel, block size and unrolling on a GPU, and notes."""
     names = split(kernels) if kernels is not None else []
     if not names:
-        frame = frame_of(records)
-        known = frame.get("kernel", ())
+        known = frame_of(records).get("kernel", ())
         names = list(dict.fromkeys(str(name) for name in known)) or ["stream"]
     frame, notes = select(records, names, numbers=_COLUMNS, texts=("backend",), measure=_MEASURE)
-    frame = frame[frame["backend"].isin(ACCELERATORS)]
-    frame = best(frame, ["machine", "kernel", *_COLUMNS])
+    frame = best(frame[frame["backend"].isin(ACCELERATORS)], ["machine", "kernel", *_COLUMNS])
     each = frame.groupby(["machine", "kernel"])
     several = (each["block_threads"].transform("nunique") > 1) | (
         each["unroll"].transform("nunique") > 1

@@ -143,8 +143,7 @@ def intervals(
     if len(rows):
         shown = {"alpha": 0.15, "linewidth": 0} if band else {"alpha": 0.5, "linewidth": 0.9}
         how = {"color": look.color, "zorder": look.zorder - 0.05, "label": label} | shown
-        drawn = draw(rows[x], rows[LOW], rows[HIGH], **how)
-        mark(drawn, Drawn(series, rows.iloc[:0], x, y))
+        mark(draw(rows[x], rows[LOW], rows[HIGH], **how), Drawn(series, rows.iloc[:0], x, y))
 
 
 def curves(
@@ -349,21 +348,27 @@ def cache_regions(
     inside = [(name, end) for name, end in ends if end > left]
     edges = [left, *(min(end, right) for _, end in inside), right]
     names = [*(name for name, _ in inside), beyond] if inside else []
-    above = ax.get_xaxis_transform()
     for name, low, high in zip(names, edges[:-1], edges[1:], strict=False):
         if high < right:
-            dashes = (0, (1, 1.6) if line else (4, 2))
-            ax.axvline(high, color="#9a9a9a", linewidth=0.7, linestyle=dashes, zorder=1.5)
+            ax.axvline(
+                high,
+                color="#9a9a9a",
+                linewidth=0.7,
+                linestyle=(0, (1, 1.6) if line else (4, 2)),
+                zorder=1.5,
+            )
         # The name of a region narrower than itself would run into the next one.
         if math.log(high / low) > 0.06 * math.log(right / left):
-            position = math.sqrt(low * high)
-            text: dict[str, Any] = {
-                "fontsize": NOTE_SIZE,
-                "color": GREY,
-                "ha": "center",
-                "va": "bottom",
-            }
-            ax.text(position, 1.01, name + line * "\n ", transform=above, **text)
+            ax.text(
+                math.sqrt(low * high),
+                1.01,
+                name + line * "\n ",
+                transform=ax.get_xaxis_transform(),
+                fontsize=NOTE_SIZE,
+                color=GREY,
+                ha="center",
+                va="bottom",
+            )
     ax.set_xlim(left, right)
 
 
@@ -389,8 +394,11 @@ def dots(
     height = rows["row"].map({name: number for number, name in enumerate(names)}).astype(float)
     number = rows[by].map({name: number for number, name in enumerate(looks)}).astype(float)
     position = height + (number + 0.5) / len(looks) - 0.5
-    rows = with_ends(rows, value).assign(number=number, position=position)
-    rows = rows.sort_values("number", kind="stable")
+    rows = (
+        with_ends(rows, value)
+        .assign(number=number, position=position)
+        .sort_values("number", kind="stable")
+    )
     for name, look in looks.items():
         mine = rows[rows[by] == name]
         _markers(ax, mine, value, look._replace(linestyle="none", markersize=4.0), {"label": name})

@@ -91,8 +91,7 @@ def _fit(
             "machine must be that of the records, to whose loops the bandwidths are fitted, not "
             f"{machine.name}"
         )
-    levels = list(loops[0].transfers)
-    overlaps = {overlap: overlap_of(overlap, levels)} if overlap else None
+    overlaps = {overlap: overlap_of(overlap, list(loops[0].transfers))} if overlap else None
     instructions = None if machine is None else machine.loads_and_stores
     return fit_ecm(loops, clock_GHz, overlaps, instructions, memory_rate)
 
@@ -322,8 +321,7 @@ def _labelled(levels: Sequence[str], others: Mapping[str, Overlap]) -> dict[str,
     for letter, overlap in paper_hypotheses(levels).items():
         same = [how for how, other in others.items() if other == overlap]
         found[", ".join((f"({letter})", *same))] = overlap
-    rest = {how: other for how, other in others.items() if other not in found.values()}
-    return found | rest
+    return found | {how: other for how, other in others.items() if other not in found.values()}
 
 
 def _stacks(ax: Axes, loop: LoopTime, models: Mapping[str, Ecm]) -> None:
@@ -378,8 +376,7 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
         except InputError:
             # Its traffic is unknown.
             continue
-        performance = record.get("performance_GFLOPs")
-        flops = (performance or math.nan) * 1e9 * record["time_min_s"]
+        flops = (record.get("performance_GFLOPs") or math.nan) * 1e9 * record["time_min_s"]
         moved = transfers_of(record)
         level = found.bound if found.bound in moved else list(found.levels_s)[-1]
         rows.append(

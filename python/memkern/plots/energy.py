@@ -210,9 +210,14 @@ def clock_table(records: Records = None) -> Selection:
 def clock_whiskers(records: Records = None) -> Figure:
     """Change of speed and of energy by a lower clock: range, quartiles and median of all cases."""
     rows = by_limit(clock_table(records).sort_values("clock_limit"), "name", "")
-    published = "A64FX,\nclock −9 %", PUBLISHED_A64FX
-    cases = len(rows.drop_duplicates(["platform", "case", "threads"]))
-    return whiskers(rows, "name", published, "Change against the highest clock (%)", [], cases)
+    return whiskers(
+        rows,
+        "name",
+        ("A64FX,\nclock −9 %", PUBLISHED_A64FX),
+        "Change against the highest clock (%)",
+        [],
+        len(rows.drop_duplicates(["platform", "case", "threads"])),
+    )
 
 
 @Dots(
@@ -308,5 +313,4 @@ def whiskers(
     ax.set_ylabel(ylabel)
     ax.axhline(0, color=GREY, linewidth=0.9, zorder=1)
     boxes = f"Boxes: quartiles, whiskers: range over {counted(cases, 'case')}."
-    about = [*notes, boxes, "Diamonds: published, Alappat et al. 2021."]
-    return finish(fig, 2, about, rows, AMONG)
+    return finish(fig, 2, [*notes, boxes, "Diamonds: published, Alappat et al. 2021."], rows, AMONG)

@@ -277,8 +277,9 @@ class Limit:
             how = self.look(number)._replace(marker="", linestyle=dashes, linewidth=0.8, zorder=2.0)
             panel.ax.plot(mine[panel.x], mine[self.column], label=f"_{self.label}", **how._asdict())
         if len(finite):
-            legend: dict[str, Any] = {"color": GREY, "linestyle": (0, (on, on)), "linewidth": 0.8}
-            panel.ax.plot([], [], label=self.label, **legend)
+            panel.ax.plot(
+                [], [], label=self.label, color=GREY, linestyle=(0, (on, on)), linewidth=0.8
+            )
 
 
 @dataclass(frozen=True)
@@ -302,11 +303,16 @@ class Ideal:
 
     def __call__(self, panel: Panel) -> None:
         """Draw the line."""
-        rows = panel.rows.dropna(subset=[self.column]).drop_duplicates(panel.x)
-        rows = rows.sort_values(panel.x)
+        rows = panel.rows.dropna(subset=[self.column]).drop_duplicates(panel.x).sort_values(panel.x)
         if len(rows):
-            how: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "zorder": 2}
-            panel.ax.plot(rows[panel.x], rows[self.column], label=self.label, **how)
+            panel.ax.plot(
+                rows[panel.x],
+                rows[self.column],
+                label=self.label,
+                color=GREY,
+                linewidth=0.7,
+                zorder=2,
+            )
 
 
 @dataclass(frozen=True)
@@ -322,10 +328,16 @@ class Level:
     def __call__(self, panel: Panel) -> None:
         """Draw the line."""
         value = panel.rows[self.at].max() if isinstance(self.at, str) else self.at
-        how: dict[str, Any] = {"color": self.colour, "linewidth": 0.9, "zorder": 1.5}
         if value == value:
             draw = panel.ax.axvline if self.upright else panel.ax.axhline
-            draw(value, linestyle=self.dashes, label=self.label, **how)
+            draw(
+                value,
+                linestyle=self.dashes,
+                label=self.label,
+                color=self.colour,
+                linewidth=0.9,
+                zorder=1.5,
+            )
 
 
 # --------------------------------------------------------------------------------------- forms
@@ -410,11 +422,15 @@ class Form:
         frame, parts = shown.frame, [shown.frame]
         for number, column in enumerate(self.panels):
             how: dict[str, Any] = {"sort": self.sort and number > 0, "dropna": False}
-            each = [part.groupby(column, **how) for part in parts]
-            parts = [rows for groups in each for _, rows in groups]
+            parts = [rows for part in parts for _, rows in part.groupby(column, **how)]
         columns = self.columns if isinstance(self.columns, int) else self.columns(parts)
-        alike = {"sharex": self.shared, "sharey": self.shared}
-        fig, axes = panels(len(parts), columns, self.height_of(frame, parts), **alike)
+        fig, axes = panels(
+            len(parts),
+            columns,
+            self.height_of(frame, parts),
+            sharex=self.shared,
+            sharey=self.shared,
+        )
         several = "machine" in self.panels and frame["machine"].nunique() > 1
         for ax, rows in zip(axes, parts, strict=True):
             pad = 11.0 if self.caches else 4.0

@@ -271,8 +271,7 @@ def best(
     DataFrame
         One row for each group, in the order of `frame`.
     """
-    order = ranked(frame, value, prefer)
-    return order.drop_duplicates(list(by)).sort_index()
+    return ranked(frame, value, prefer).drop_duplicates(list(by)).sort_index()
 
 
 def ranked(

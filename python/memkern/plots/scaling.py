@@ -70,8 +70,7 @@ def _ideal(panel: Panel) -> None:
     most = panel.rows["ranks"].max()
     for few in sorted(set(panel.rows.groupby("case")["ranks"].transform("min"))):
         ends = [1.0, most / few] if panel.y == "speed_up" else [100.0, 100.0]
-        how: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "label": "ideal", "zorder": 2}
-        panel.ax.plot([few, most], ends, **how)
+        panel.ax.plot([few, most], ends, color=GREY, linewidth=0.7, label="ideal", zorder=2)
 
 
 class _Cut(OfEach):
