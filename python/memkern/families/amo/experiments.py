@@ -79,8 +79,7 @@ def _plain(case: Case, setting: Setting) -> Case | None:
 def _one_thread(case: Case, setting: Setting) -> Case | None:
     """Return the case with the iterations of all threads by one, and the same indices."""
     same = {"indices": case.indices["IDX"]} if case.indices else {}
-    alone = {"threads": 1, "iters": case.iterations, **same}
-    return None if setting.threads == 1 else _built(case, **alone)
+    return None if setting.threads == 1 else _built(case, threads=1, iters=case.iterations, **same)
 
 
 def _ascending(case: Case, setting: Setting) -> Case | None:

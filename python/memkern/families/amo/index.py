@@ -64,8 +64,9 @@ def drawn_over_ranks(pattern: str, layout: Layout, seed: int) -> IndexArray:
     if pattern == "ptrchase":
         return np.concatenate([_cycle_over_ranks(layout, seed), [0]])
     target = targeted_ranks(layout, rng)
-    positions = rng.integers(0, layout.words // layout.step, count + 1)
-    return target * layout.words + layout.step * positions
+    return target * layout.words + layout.step * rng.integers(
+        0, layout.words // layout.step, count + 1
+    )
 
 
 def _cycle_over_ranks(layout: Layout, seed: int) -> IndexArray:

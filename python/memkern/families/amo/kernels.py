@@ -292,8 +292,7 @@ def _amo(given: Given) -> Case:
     ranks, workers = len(nodes), len(nodes) * threads
     separate = targets != "one" if ranked else given.sharing == "private"
     hot = given.inputs.get("hot") or (workers if separate else 1)
-    own_hot = hot // ranks if separate else hot
-    layout = _layout(given, pattern, ranks, threads, targets, own_hot)
+    layout = _layout(given, pattern, ranks, threads, targets, hot // ranks if separate else hot)
     usual = ("shared", "original") if pattern == "central" else ("shared",)
     shared = targets == "one" if ranked else given.sharing in usual
     drawn = pattern in _INDEXED

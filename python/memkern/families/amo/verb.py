@@ -114,8 +114,9 @@ def _amo(args: argparse.Namespace) -> int:
         ]
 
     # Whether updates are completed together depends on pattern and primitive.
-    every = {"dtype": kernels}
-    cases = joined(input_cases(args, kernels, parts=parts, owners=every, but=["flush_every"]))
+    cases = joined(
+        input_cases(args, kernels, parts=parts, owners={"dtype": kernels}, but=["flush_every"])
+    )
     if args.flush_every is not None:
         args.flush_every = each(args.flush_every)
     if not cases:

@@ -142,8 +142,7 @@ def _check_gather(case: Case, native: Native) -> Validation:
 def _check_scatter(case: Case, native: Native) -> Validation:
     at = positions(case.integers["local_nodes"], native)
     ids = case.indices["ids"][at]
-    values = fresh(native, "xg", np.maximum(ids, 0))
-    wanted = np.where(ids < 0, fresh(native, "xl", at), values)
+    wanted = np.where(ids < 0, fresh(native, "xl", at), fresh(native, "xg", np.maximum(ids, 0)))
     return (yield from compared(case, native, "xl", at, wanted, extent(case.iterations)))
 
 
@@ -174,8 +173,10 @@ def _gathered(case: Case, local: Values) -> Values:
 
 def _reference_scatter(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     ids = case.indices["ids"]
-    local = np.where(ids < 0, arrays["xl"], arrays["xg"][np.maximum(ids, 0)])
-    return {"xg": arrays["xg"], "xl": local}
+    return {
+        "xg": arrays["xg"],
+        "xl": np.where(ids < 0, arrays["xl"], arrays["xg"][np.maximum(ids, 0)]),
+    }
 
 
 def _reference_both(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -189,8 +190,9 @@ def _filled_B(case: Case) -> float:
     if not case.knobs.backend.is_accelerator or "ids" not in case.indices:
         return 0.0
     ids = case.indices["ids"]
-    per_sector = case.line_B // case.value_B
-    return case.line_B * partly_accessed(np.flatnonzero(ids >= 0), per_sector, len(ids))
+    return case.line_B * partly_accessed(
+        np.flatnonzero(ids >= 0), case.line_B // case.value_B, len(ids)
+    )
 
 
 def _idle(case: Case) -> dict[str, str]:
@@ -306,8 +308,7 @@ def _gather(case: Case, mesh: _Distributed) -> Part:
             to.append(len(foreign) + np.searchsorted(owned, coming))
     added = np.concatenate(to)
     exchange = Exchange("xg", neighbours, added, np.arange(len(added)), adds=True)
-    indices = {"row_starts": starts, "columns": columns}
-    local = _local(case, mesh, len(nodes), indices, len(foreign))
+    local = _local(case, mesh, len(nodes), {"row_starts": starts, "columns": columns}, len(foreign))
 
     def check(native: Native) -> Validation:
         values = fill_values(np.arange(len(mesh.ids)), {"salt": SALT})
@@ -335,8 +336,7 @@ def _scatter(case: Case, mesh: _Distributed) -> Part:
     if case.halo == "overlap":
         elements = foreign.reshape(-1, _nodes_per_element(case))
         needs = elements.any(axis=1)
-        order = np.argsort(needs, kind="stable")
-        in_order = in_order.reshape(elements.shape)[order].reshape(-1)
+        in_order = in_order.reshape(elements.shape)[np.argsort(needs, kind="stable")].reshape(-1)
         split = int((~needs).sum()) * elements.shape[1]
     neighbours = []
     for other in mesh.others:
@@ -381,8 +381,7 @@ def _both(case: Case, mesh: _Distributed) -> Part:
         of.append(np.repeat(received + np.arange(len(common)), counts))
         received += len(common)
     exchange = Exchange("xl", neighbours, np.concatenate(to), np.concatenate(of), adds=True)
-    indices = {"row_starts": starts, "columns": columns}
-    local = _local(case, mesh, len(nodes), indices, len(shared))
+    local = _local(case, mesh, len(nodes), {"row_starts": starts, "columns": columns}, len(shared))
 
     def check(native: Native) -> Validation:
         values = fill_values(np.arange(len(mesh.ids)), {"salt": SALT})
@@ -556,20 +555,29 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     most_B = min(4 * cache_B, memory_B // 2)
     brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12}
     # Enough sizes within and beyond the caches for separate fits.
-    beyond = sizes(min(2 * cache_B, most_B), min(8 * cache_B, memory_B // 2), 5)
-    lengths = [*sizes(2**16, cache_B // 2, 7), *beyond]
-    cases = [
-        bs(n, footprint_B=size, **brief) for n in range(1, 2 if quick else 6) for size in lengths
+    lengths = [
+        *sizes(2**16, cache_B // 2, 7),
+        *sizes(min(2 * cache_B, most_B), min(8 * cache_B, memory_B // 2), 5),
     ]
-    return [bs(0, **brief), *cases, *_meshed_report_cases(quick, cache_B, memory_B)]
+    return [
+        bs(0, **brief),
+        *(
+            bs(n, footprint_B=size, **brief)
+            for n in range(1, 2 if quick else 6)
+            for size in lengths
+        ),
+        *_meshed_report_cases(quick, cache_B, memory_B),
+    ]
 
 
 def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return the empty launch and the tests BS1 to BS5 on a GPU, from its cache to its memory."""
     brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12, "device": device}
     lengths = sizes(2**16, min(16 * cache_B, memory_B // 4), 6 if quick else 13)
-    tests = [bs(n, footprint_B=size, **brief) for n in range(1, 6) for size in lengths]
-    return [bs(0, **brief), *tests]
+    return [
+        bs(0, **brief),
+        *(bs(n, footprint_B=size, **brief) for n in range(1, 6) for size in lengths),
+    ]
 
 
 def _meshed_report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

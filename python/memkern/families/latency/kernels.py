@@ -169,8 +169,9 @@ def _ring(
     size_B = small.cut(capacity.from_memory(whole_B=parts) if size is None else size, 2**18)
     lines = size_B // line_B
     if isinstance(order, str):
-        seed = integer(given.option("seed"), "seed", 0)
-        numbers = line_order(order, size_B, line_B, seed, distance_B)
+        numbers = line_order(
+            order, size_B, line_B, integer(given.option("seed"), "seed", 0), distance_B
+        )
     else:
         numbers = np.asarray(order)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
@@ -576,8 +577,7 @@ def _stored(
         expected = np.where(
             written[:, None], last[:, None], fill_values(at, salt).astype(np.uint64)
         )
-        found = native.peek("target", worker * lines * words + at.ravel())
-        if (found != expected.ravel()).any():
+        if (native.peek("target", worker * lines * words + at.ravel()) != expected.ravel()).any():
             return False
     return True
 

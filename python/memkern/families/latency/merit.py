@@ -22,6 +22,15 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     if rows.empty:
         return []
     record = middle(rows.to_dict("records"), "ns_per_access")
-    amount = record["ns_per_access"] / record["time_median_s"]
-    title = "Idle latency of memory"
-    return [FigureOfMerit("latency", title, "ns", 4, record, amount, is_time=True, by_median=True)]
+    return [
+        FigureOfMerit(
+            "latency",
+            "Idle latency of memory",
+            "ns",
+            4,
+            record,
+            record["ns_per_access"] / record["time_median_s"],
+            is_time=True,
+            by_median=True,
+        )
+    ]

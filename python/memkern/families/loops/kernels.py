@@ -380,18 +380,22 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     if quick:
         return [loops("load", footprint_B=most_B, budget_s=0.1)]
     brief: dict[str, Any] = {"budget_s": 0.12}
-    loads = [
-        loops("load", footprint_B=size, repetition="free", **brief)
-        for size in sizes(2**14, most_B, 25)
+    return [
+        *(
+            loops("load", footprint_B=size, repetition="free", **brief)
+            for size in sizes(2**14, most_B, 25)
+        ),
+        *(loops("peakflops", 10**7, dtype=dtype, **brief) for dtype in DTYPES),
     ]
-    return [*loads, *(loops("peakflops", 10**7, dtype=dtype, **brief) for dtype in DTYPES)]
 
 
 def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return loads on a GPU from its cache to its memory, and its peak floating-point rate."""
     brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12, "device": device}
-    loads = [
-        loops("load", footprint_B=size, **brief)
-        for size in sizes(2**16, min(16 * cache_B, memory_B // 4), 6 if quick else 13)
+    return [
+        *(
+            loops("load", footprint_B=size, **brief)
+            for size in sizes(2**16, min(16 * cache_B, memory_B // 4), 6 if quick else 13)
+        ),
+        *(loops("peakflops", dtype=dtype, **brief) for dtype in DTYPES),
     ]
-    return [*loads, *(loops("peakflops", dtype=dtype, **brief) for dtype in DTYPES)]

@@ -181,9 +181,11 @@ def _shortest(run: Callable[[], float]) -> float:
 def _growth(n: int, native: Native) -> str:
     """Return whether the time grows with the number of iterations."""
     whole_s = _shortest(lambda: native.run_range(0, n))
-    if n < 8 or whole_s < _LEAST_S:
-        return ""
-    if whole_s > _GROWN * _shortest(lambda: native.run_range(0, n // 8)):
+    if (
+        n < 8
+        or whole_s < _LEAST_S
+        or whole_s > _GROWN * _shortest(lambda: native.run_range(0, n // 8))
+    ):
         return ""
     return "its time does not grow with the number of iterations"
 

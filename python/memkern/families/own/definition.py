@@ -107,8 +107,9 @@ class Definition:
     @property
     def text(self) -> str:
         """The definition in one line."""
-        own = f"{self.function} of {self.file or 'an address'}"
-        return self.expression if self.compiled else own
+        return (
+            self.expression if self.compiled else f"{self.function} of {self.file or 'an address'}"
+        )
 
     @property
     def compiled(self) -> bool:

@@ -284,9 +284,15 @@ def _index(loop: Loop, node: ast.expr, inner: bool = False) -> Index:
                     _parameter(loop, name, loop.integers)
             case ast.Constant(value=number) if type(number) is int:
                 pass
-            case ast.BinOp() | ast.UnaryOp(op=ast.USub()) | ast.Load():
-                pass
-            case ast.Add() | ast.Sub() | ast.Mult() | ast.USub():
+            case (
+                ast.BinOp()
+                | ast.UnaryOp(op=ast.USub())
+                | ast.Load()
+                | ast.Add()
+                | ast.Sub()
+                | ast.Mult()
+                | ast.USub()
+            ):
                 pass
             case _:
                 raise _unknown(loop, node, "a sum of multiples of i, whole numbers and parameters")

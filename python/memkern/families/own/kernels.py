@@ -337,8 +337,9 @@ def _build(definition: Definition, given: Given) -> Case:
         # Of an expression, an index array may refer to several arrays.
         bound = lengths[array.name] if definition.compiled else lengths[array.of]
         seed = given.option("seed") + number
-        most = max(lengths[array.name], bound)
-        label, found = indices.build(given.pattern, most, seed, given.repeats)
+        label, found = indices.build(
+            given.pattern, max(lengths[array.name], bound), seed, given.repeats
+        )
         arrays[array.name] = found = found[: lengths[array.name]] % bound
         columns["index_pattern"], sizes[f"bound of {array.name}"] = label, bound
         into = next(each for each in definition.arrays if each.name == array.of)

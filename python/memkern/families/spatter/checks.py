@@ -105,8 +105,11 @@ def _check_dense(case: Case, native: Native, side: SparseSide, workers: int) -> 
         _, last = np.unique((n % wrap)[::-1], return_index=True)
         n = n[::-1][last]  # the last instance of each row
         for some, begin, positions in access_blocks(side, n):
-            at = (worker * wrap + some % wrap)[:, None] * length + begin
-            at = at + elements[: positions.shape[1]]
+            at = (
+                (worker * wrap + some % wrap)[:, None] * length
+                + begin
+                + elements[: positions.shape[1]]
+            )
             got = native.peek("dense", at.reshape(-1)).reshape(positions.shape)
             error = max(error, _relative_error(got, fill_values(positions, source)))
         for row in np.flatnonzero(untouched).tolist():

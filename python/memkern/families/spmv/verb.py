@@ -56,8 +56,9 @@ def _tune(args: argparse.Namespace) -> int:
     from memkern.studies.tune import gain_of
 
     check_output(args)
-    searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch", "halo")
-    own = dict.fromkeys(searched)
+    own = dict.fromkeys(
+        ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch", "halo")
+    )
     refuse(args, "with --tune, which chooses it", format=_FORMATS, rcm=False, **own)
     refuse(args, "with --tune: measure its result", explain=False)
     refuse(args, "with --tune, which stops by --budget", runs=None, repeats=1, resume=False)

@@ -107,20 +107,22 @@ def stream(kernel: str = "rotation", elements: int | None = None, **options: Any
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return copy and triad at every size, and STREAM's kernels at the size of memory."""
     most_B = min(4 * cache_B, memory_B // 2)
-    cases = [
-        case(kernel, footprint_B=size, repetition="free", budget_s=0.03 if quick else 0.12)
-        for kernel in ("stream.copy", "stream.triad")
-        for size in sizes(2**14, most_B, 8 if quick else 25)
-    ]
-    return cases + [
-        stream(
-            kernel,
-            variant=variant,
-            budget_s=0.1 if quick else 0.5,
-            footprint_B=3 * most_B // 2,
-        )
-        for kernel in (("copy", "triad") if quick else ("copy", "scale", "add", "triad"))
-        for variant in ("best", "auto")
+    return [
+        *(
+            case(kernel, footprint_B=size, repetition="free", budget_s=0.03 if quick else 0.12)
+            for kernel in ("stream.copy", "stream.triad")
+            for size in sizes(2**14, most_B, 8 if quick else 25)
+        ),
+        *(
+            stream(
+                kernel,
+                variant=variant,
+                budget_s=0.1 if quick else 0.5,
+                footprint_B=3 * most_B // 2,
+            )
+            for kernel in (("copy", "triad") if quick else ("copy", "scale", "add", "triad"))
+            for variant in ("best", "auto")
+        ),
     ]
 
 
