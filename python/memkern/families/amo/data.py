@@ -170,8 +170,7 @@ def in_models(frame: DataFrame, workers: float = 0) -> tuple[DataFrame, list[str
     frame, notes = setting_of_each(frame)
     frame = frame.assign(series=frame["primitive"])
     models = frame.groupby(["machine", "threads"])["backend"].transform("nunique")
-    frame = frame[models == models.groupby(frame["machine"]).transform("max")]
-    frame = of_workers(frame, workers)
+    frame = of_workers(frame[models == models.groupby(frame["machine"]).transform("max")], workers)
     several = frame.groupby("machine")["backend"].transform("nunique") > 1
     smallest = frame.groupby(["machine", "backend", "pattern"])["size_B"].transform("min")
     frame = frame[~several | (frame["size_B"] == smallest)]
@@ -205,8 +204,9 @@ def remote_shares(frame: DataFrame) -> DataFrame:
         for (machine, targets, _), patterns in alike.items()
         for pattern in patterns
     }
-    keys = zip(*(frame[name] for name in here), strict=True)
-    frame = frame.assign(line=[lines[key] for key in keys])
+    frame = frame.assign(
+        line=[lines[key] for key in zip(*(frame[name] for name in here), strict=True)]
+    )
     return frame.drop_duplicates(["machine", "line", "ranks"])
 
 
@@ -240,8 +240,9 @@ def in_rows(frame: DataFrame) -> DataFrame:
     ).fillna({"model": len(MODELS)})
     frame = frame[(frame["size_B"] == least) | (two & (frame["size_B"] == most))]
     frame = best(frame, (*here, "row", "primitive"), value=RATE)
-    order = ["model", "position", "size_B"]
-    return frame.sort_values(order, kind="stable").drop(columns="position")
+    return frame.sort_values(["model", "position", "size_B"], kind="stable").drop(
+        columns="position"
+    )
 
 
 def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:
@@ -283,8 +284,7 @@ def shared_lines(frame: DataFrame) -> DataFrame:
         per=("machine", "primitive"),
         count=("sharing", "padding_B", "threads"),
     )
-    word_B = frame["size_B"] / frame["words"]
-    apart = frame["padding_B"].where(frame["padding_B"] > word_B, 0)
+    apart = frame["padding_B"].where(frame["padding_B"] > frame["size_B"] / frame["words"], 0)
     own = frame["sharing"].eq("private") & frame["hot"].eq(frame["threads"])
     one = ~frame["sharing"].eq("private") & frame["hot"].eq(1)
     names = [
@@ -316,8 +316,7 @@ def chases(frame: DataFrame, threads: float = 0) -> DataFrame:
         count=("primitive", "size_B"),
     )
     frame = best(frame, (*here, "primitive", "size_B"), value=RATE)
-    sizes = frame.groupby([*here, "primitive"])["size_B"].transform("nunique")
-    frame = frame[sizes > 1]
+    frame = frame[frame.groupby([*here, "primitive"])["size_B"].transform("nunique") > 1]
     fewest = frame.groupby("machine")["threads"].transform("min")
     return frame[frame["threads"] == fewest].sort_values("size_B", kind="stable")
 
@@ -350,8 +349,10 @@ def limits(records: Records, measure: str = "") -> DataFrame:
         No record has a limit, or a required column is missing.
     """
     frame, _ = atomics(records, "")
-    frame = frame[frame["backend"].isin(LIBRARIES)]
-    frame = typed(frame, ("ranks", "remote_share", "node_share", "flush_every"))
+    frame = typed(
+        frame[frame["backend"].isin(LIBRARIES)],
+        ("ranks", "remote_share", "node_share", "flush_every"),
+    )
     added, _ = select(
         records,
         ["messages.fetch_add"] if len(frame) else [],
@@ -360,8 +361,7 @@ def limits(records: Records, measure: str = "") -> DataFrame:
         value="messages_per_second",
     )
     added = added.assign(seconds=added["origins"] / added["messages_per_second"])
-    key = ["machine", "backend", "window", "distance"]
-    found = added.groupby(key)["seconds"].min().to_dict()
+    found = added.groupby(["machine", "backend", "window", "distance"])["seconds"].min().to_dict()
 
     def limit(row: Mapping[Any, Any]) -> float:
         window = row["flush_every"]
@@ -377,8 +377,9 @@ def limits(records: Records, measure: str = "") -> DataFrame:
         )
         return float(row["workers"] / operation_s / 1e9) if operation_s > 0 else math.nan
 
-    frame = frame.assign(limit_GAMS=[limit(row) for row in frame.to_dict("records")])
-    frame = frame.dropna(subset="limit_GAMS")
+    frame = frame.assign(limit_GAMS=[limit(row) for row in frame.to_dict("records")]).dropna(
+        subset="limit_GAMS"
+    )
     if frame.empty and measure:
         raise InputError(
             "no record of atomics over ranks has a fetch-and-add of messages beside it, with a "

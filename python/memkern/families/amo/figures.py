@@ -358,8 +358,9 @@ def circustent_table(records: Records = None) -> Selection:
 )
 def limits_table(records: Records = None) -> Selection:
     """Rates of atomic operations over ranks and their upper limits from fetch-and-adds."""
-    measure = "memkern messages --device mpi --kernel fetch_add --window 1,64 -o adds.parquet"
-    return limits(records, measure), []
+    return limits(
+        records, "memkern messages --device mpi --kernel fetch_add --window 1,64 -o adds.parquet"
+    ), []
 
 
 # ---------------------------------------------------------------------------------------- report

@@ -37,8 +37,9 @@ _CONTRASTED = {"rand": "at random places", "central": "at one word for all"}
 def findings(records: DataFrame) -> list[str]:
     """Return the findings on every own machine, the most important first."""
     frame, _ = atomics(records, "")
-    limited = limits(records)[["limit_GAMS", "share", "flush_every"]]
-    limited = limited.rename(columns={"flush_every": "together"})
+    limited = limits(records)[["limit_GAMS", "share", "flush_every"]].rename(
+        columns={"flush_every": "together"}
+    )
     return by_machine(frame.join(limited), partial(tell, _ROWS))
 
 

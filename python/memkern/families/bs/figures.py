@@ -122,8 +122,9 @@ class Fitted:
     @property
     def used(self) -> Series:
         """Whether each row is in a fit."""
-        sizes = [size for fit in self.fits for size in fit.points["bytes_B"]]
-        return self.rows["bytes_B"].isin(sizes)
+        return self.rows["bytes_B"].isin(
+            [size for fit in self.fits for size in fit.points["bytes_B"]]
+        )
 
 
 def own_tests(records: Records, kernels: Sequence[str]) -> tuple[DataFrame, list[str]]:
@@ -137,8 +138,7 @@ def own_tests(records: Records, kernels: Sequence[str]) -> tuple[DataFrame, list
     frame, notes = select(records, kernels, needed + meshes)
     frame = as_defined(typed(frame, ["degree"]), "paper")
     # T0 depends on how invocations are repeated.
-    setting = (*SETTING, "repetition")
-    frame, left = prevailing(frame, setting, count=("kernel", "degree", "bytes_B"))
+    frame, left = prevailing(frame, (*SETTING, "repetition"), count=("kernel", "degree", "bytes_B"))
     line = [name for name in apart(frame) if name not in ("platform", "degree")]
     frame, others = prevailing(frame, line, per=("platform", "kernel"), count=("degree", "bytes_B"))
     return best(frame, ("platform", "kernel", "degree", "bytes_B")), [*notes, *left, *others]
@@ -426,8 +426,7 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Selection:
         series=degree.map("N = {:g}".format, na_action="ignore"),
         look=objects(frame, [look._replace(color=shade(each)) for each in share]),
     )
-    names = [f"N = {each:g}" for each in sorted(set(degree.dropna()))]
-    frame = ordered(frame, "series", names)
+    frame = ordered(frame, "series", [f"N = {each:g}" for each in sorted(set(degree.dropna()))])
     if frame["platform"].nunique() > 1:
         platform = [f"{named(name, 16)}\n" for name in frame["platform"]]
         frame = frame.assign(panel=platform + frame[TITLE])
@@ -508,8 +507,10 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
     """
     tests = [f"bs.bs{number}" for number in range(1, 8)]
     frame, _ = own_tests(None if records is None else with_peak(frame_of(records)), tests)
-    devices = reference.rows("chalmers2020-devices")
-    peaks = {row["platform"]: row["peak_bandwidth_GBps"] for row in devices}
+    peaks = {
+        row["platform"]: row["peak_bandwidth_GBps"]
+        for row in reference.rows("chalmers2020-devices")
+    }
     cells = [(one.platform, one.kernel, fit_columns(one)) for one in fitted(frame, leave_out)[0]]
     cells += [
         (
@@ -527,8 +528,7 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
     for platform, kernel, values in cells:
         for name, value in values.items():
             columns.setdefault(f"{platform}: {name}", {})[kernel] = value
-    table = new_table(columns, index=tests)
-    return table.rename(index=short).rename_axis("test").reset_index()
+    return new_table(columns, index=tests).rename(index=short).rename_axis("test").reset_index()
 
 
 def fit_columns(one: Fitted) -> dict[str, float]:

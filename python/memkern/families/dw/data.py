@@ -352,8 +352,9 @@ def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> Data
     frame = frame.assign(rest=frame["others"] + [f", Ls {ls:g}" for ls in frame["Ls"]])
     frame = of_workers(frame, threads) if threads else frame
     frame = frame[frame["others"].eq(others)] if others else frame
-    scans = frame.groupby(["machine", "rest", "kind", "threads"])
-    frame = frame[scans["Lx"].transform("nunique") > 1]
+    frame = frame[
+        frame.groupby(["machine", "rest", "kind", "threads"])["Lx"].transform("nunique") > 1
+    ]
     return longest_scan(of_workers(frame), "rest", "Lx", "sites", value=VALUE)
 
 

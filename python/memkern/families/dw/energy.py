@@ -53,8 +53,14 @@ def by_energy(records: Records = None) -> Figure:
     why = "measure both layouts (--layout RRII,RIRI)" if known else no_energy(frame)
     need_rows(rows, f"no lattice was measured as RIRI and as RRII with energy: {why}")
     rows = rows.assign(name=[plain(machine, 20) for machine in rows["machine"]])
-    published = "A64FX", (PUBLISHED_SPEED, PUBLISHED_ENERGY)
-    return whiskers(rows, "name", published, "RIRI against RRII (%)", notes, len(rows))
+    return whiskers(
+        rows,
+        "name",
+        ("A64FX", (PUBLISHED_SPEED, PUBLISHED_ENERGY)),
+        "RIRI against RRII (%)",
+        notes,
+        len(rows),
+    )
 
 
 @Dots(

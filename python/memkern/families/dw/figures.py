@@ -210,8 +210,9 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
         Machine file, by which the ECM model is drawn.
     """
     frame, notes = hops(records, _MEASURE_WORKERS)
-    frame = over_workers(frame, lattice)
-    frame, model = with_ecm(frame, records, machine, VALUE, core_of, saturation=True)
+    frame, model = with_ecm(
+        over_workers(frame, lattice), records, machine, VALUE, core_of, saturation=True
+    )
     frame = ordered(frame, "kind", in_order(frame["kind"])).assign(panel=frame["lattice_label"])
     return by_quantity(frame), notes + model
 
@@ -252,8 +253,7 @@ def against_extent(
         Machine file, by which the ECM model is drawn.
     """
     frame, notes = hops(records, _MEASURE_EXTENT)
-    frame = over_extents(frame, others, threads)
-    frame, model = with_ecm(frame, records, machine, VALUE, core_of)
+    frame, model = with_ecm(over_extents(frame, others, threads), records, machine, VALUE, core_of)
     above = [
         f"Above: conditions that {in_bytes(cache[0])} of cache fulfil for "
         f"{first_kind(rows)[0]['kind']}."

@@ -54,8 +54,7 @@ def _fastest(mine: DataFrame) -> list[dict[Any, Any]]:
     """Return the fastest layout on each lattice, its share of the roofline, and other layouts."""
     found = []
     for rows in _lattices(mine):
-        order = ranked(best(rows, ("kind",), value=VALUE), VALUE)
-        first, *rest = order.to_dict("records")
+        first, *rest = ranked(best(rows, ("kind",), value=VALUE), VALUE).to_dict("records")
         limited = not (first["held"] and first.get("bound", "memory") == "memory")
         told = {"share": first[VALUE] / first[ROOFLINE], "limit": first[ROOFLINE]}
         share = say(", {share:%} of the roofline of {limit:3} GFLOP/s", told)

@@ -400,8 +400,9 @@ def node_pairs(records: Records) -> tuple[DataFrame, list[str]]:
         measure=MEASURE_NUMA,
         value="time_min_s",
     )
-    lack = f"no record is of NUMA nodes: `{MEASURE_NUMA}` measures them"
-    frame = _numbered(frame, "name", NODES, lack)
+    frame = _numbered(
+        frame, "name", NODES, f"no record is of NUMA nodes: `{MEASURE_NUMA}` measures them"
+    )
     best = concat(
         [
             ranked(frame[frame["kernel"] == CHASE], NS, lowest=True),

@@ -160,8 +160,15 @@ def _with_the_highest(panel: Panel) -> None:
     ax, rows = panel.ax, panel.rows
     for number, kind in enumerate(distinct(panel.frame["kind"])):
         top = rows[rows["kind"] == kind].nlargest(1, "traffic_GBps")
-        how: dict[str, Any] = {"color": marked_look(number).color, "zorder": 7}
-        ax.plot(top["traffic_GBps"], top[NS], "*", markersize=9, label="_highest", **how)
+        ax.plot(
+            top["traffic_GBps"],
+            top[NS],
+            "*",
+            markersize=9,
+            label="_highest",
+            color=marked_look(number).color,
+            zorder=7,
+        )
     ax.plot([], [], "*", color=GREY, markersize=9, label="most traffic")
     text = saturation(rows["idle_ns"].iloc[0], rows[NS].max(), int(rows["threads"].max()))
     ax.text(0.03, 0.05, text, transform=ax.transAxes, color=GREY, fontsize="small")
@@ -433,8 +440,7 @@ def histograms(records: Records = None, sizes: str = "") -> Figure:
     several = frame["machine"].nunique() > 1
     for ax, rows in zip(axes, cells, strict=True):
         _draw_histograms(ax, rows, kinds)
-        size = in_bytes(rows["size_B"].iloc[0])
-        ax.set_title(machine_title(rows.assign(panel=size), several))
+        ax.set_title(machine_title(rows.assign(panel=in_bytes(rows["size_B"].iloc[0])), several))
     notes.append("The last bin of a panel also has all samples that are slower.")
     return finish(fig, 3, notes, frame, AMONG)
 

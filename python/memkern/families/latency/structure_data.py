@@ -86,8 +86,12 @@ def pairs(rows: DataFrame) -> DataFrame:
     case = ["size_B", "distance_B"]
     rows = ranked(rows, NS, lowest=True).drop_duplicates(["order", *case])
     # Medians, since beyond L2 the shortest samples are the few that hit a shared cache.
-    times = rows.pivot(index=case, columns="order", values=NS)
-    times = times.reindex(columns=list(PAIRS)).dropna().reset_index()
+    times = (
+        rows.pivot(index=case, columns="order", values=NS)
+        .reindex(columns=list(PAIRS))
+        .dropna()
+        .reset_index()
+    )
     nearest = times.groupby("size_B")["pairs"].transform("first")
     # The mean of two accesses rises by half of the second access's additional time.
     return times.assign(**{order: 2 * (times[order] - nearest) for order in PAIRS})
@@ -178,8 +182,7 @@ def measured_caches(records: Records) -> dict[str, int]:
 
 def _levels(rows: DataFrame) -> list[Plateau]:
     """Return the plateaus of the latency over sizes for one machine's rows."""
-    rows = rows[rows["order"] == "random"]
-    rows = ranked(rows, NS, lowest=True).drop_duplicates("size_B")
+    rows = ranked(rows[rows["order"] == "random"], NS, lowest=True).drop_duplicates("size_B")
     return plateaus(rows["size_B"], rows[NS])
 
 

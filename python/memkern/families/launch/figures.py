@@ -74,8 +74,9 @@ def barrier_cost(records: Records = None) -> Selection:
         measure="memkern machine barrier -o barrier.parquet",
         value="barrier_s",
     )
-    frame = ranked(frame, "barrier_s", lowest=True)
-    frame = frame.drop_duplicates(["machine", "barrier", "threads"])
+    frame = ranked(frame, "barrier_s", lowest=True).drop_duplicates(
+        ["machine", "barrier", "threads"]
+    )
     several = frame["machine"].nunique() > 1
     time_ns = 1e9 * frame["barrier_s"]
     frame = frame.assign(

@@ -105,16 +105,14 @@ def _own_cycles(
         measure=measure,
         value=CYCLES,
     )
-    frame = frame[frame["kernel"] != MATVEC]
-    frame, left = prevailing(frame)
+    frame, left = prevailing(frame[frame["kernel"] != MATVEC])
     frame = frame.assign(nt=is_nt(frame), unroll=frame["unroll"].fillna(0.0))
     about = frame.reindex(columns=["pages_requested", "layer_condition", "conditions"])
     # The level that holds a stencil's rows, if the size was chosen for a level.
     held, chosen = about["conditions"].map(_holder), words(about["layer_condition"])
     held = held.where(chosen.ne("") & held.ne(""), chosen)
     frame = frame.assign(held=held, page=words(about["pages_requested"]), build="")
-    frame = by_build(frame, "build", "")
-    frame = ranked(frame, CYCLES, lowest=True)
+    frame = ranked(by_build(frame, "build", ""), CYCLES, lowest=True)
     cases = ["platform", "build", "kernel", "held", "page", "footprint_B", "unroll", "nt"]
     return frame.drop_duplicates(cases).sort_index(), notes + left
 
@@ -126,21 +124,24 @@ def _fewest(panel: Panel) -> None:
         return
     look = own_look(0)._replace(marker="", linewidth=2.4, zorder=3)
     curve(panel.ax, lowest, panel.x, CYCLES, look, "fewest cycles")
-    edges = [0.0, *(end for _, end in cache_ends(panel.rows)), math.inf]
-    for low, high in itertools.pairwise(edges):
+    for low, high in itertools.pairwise(
+        [0.0, *(end for _, end in cache_ends(panel.rows)), math.inf]
+    ):
         rows = lowest[lowest[panel.x].between(low, high, inclusive="right")]
         if rows.empty:
             continue
         least = min(rows.to_dict("records"), key=lambda row: float(row[CYCLES]))
         position = math.exp(sum(map(math.log, rows[panel.x])) / len(rows))
-        text: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": GREY, "ha": "center", "va": "top"}
-        text["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.2}
         panel.ax.annotate(
             f"u={least['unroll']:g}" if least["unroll"] else "own",
             (position, least[CYCLES]),
             xytext=(0, -3),
             textcoords="offset points",
-            **text,
+            fontsize=NOTE_SIZE,
+            color=GREY,
+            ha="center",
+            va="top",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.2},
         )
 
 
@@ -258,8 +259,7 @@ def _ecm_cycles(
     first_B = [min(source.cache_sizes_B(int(n)).values(), default=0.0) for n in rows["threads"]]
     beyond = rows["footprint_B"] > first_B
     in_l1 = rows[CYCLES].mask(beyond).groupby([rows[name] for name in here]).transform("min")
-    core = (in_l1 * vectors).where(beyond & of_records)
-    records = rows.assign(core=core).to_dict("records")
+    records = rows.assign(core=(in_l1 * vectors).where(beyond & of_records)).to_dict("records")
     found = predictions(source, records, lambda row: float(row["core"]))
     ecm = [
         one.cycles_of(int(row["threads"])) * row["threads"] if one else math.nan
@@ -373,8 +373,9 @@ def matrix_vector_traffic(records: Records = None) -> Selection:
     A is read once. If no cache holds y, it is read and written for each column.
     """
     columns = ("rows", "elements", "variant", "dtype", "threads")
-    value = "performance_GFLOPs"
-    frame, notes = select(records, [MATVEC], columns, measure=_COUNT_MATVEC, value=value)
+    frame, notes = select(
+        records, [MATVEC], columns, measure=_COUNT_MATVEC, value="performance_GFLOPs"
+    )
     frame, left = prevailing(frame[frame["dtype"] == "float64"], per=("machine",))
     frame = frame.assign(y_B=8 * frame["rows"], hint=frame["variant"].eq("nta"))
     counted = frame.assign(
@@ -425,8 +426,11 @@ def tlb_misses(records: Records = None, kernels: str | Sequence[str] = "loops.tr
         walks=frame[misses] / frame["footprint_B"] * 2**20,
         series=frame["kernel"].map(short) + (", " + pages + " pages" if len(pages) else ""),
     )
-    frame = ranked(frame, CYCLES, lowest=True)
-    frame = frame.drop_duplicates(["machine", "series", "footprint_B"]).sort_index()
+    frame = (
+        ranked(frame, CYCLES, lowest=True)
+        .drop_duplicates(["machine", "series", "footprint_B"])
+        .sort_index()
+    )
     several = frame.groupby(["machine", "series"])["footprint_B"].transform("nunique") > 1
     return frame[several], notes + left
 

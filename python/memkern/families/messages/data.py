@@ -108,8 +108,9 @@ def fits(frame: DataFrame) -> Fits:
     `frame` is as of `messages`; the names of the fits are the columns in `FITTED`.
     """
     rows = frame[(frame["window"] == 1) & (frame["operation"] != "fetch_add")]
-    points = rows[[*FITTED, "size_B", "message_s", "valid", "disturbed"]]
-    points = points.rename(columns={"size_B": "bytes_B", "message_s": "time_s"})
+    points = rows[[*FITTED, "size_B", "message_s", "valid", "disturbed"]].rename(
+        columns={"size_B": "bytes_B", "message_s": "time_s"}
+    )
     return line_fits(points, FITTED)
 
 

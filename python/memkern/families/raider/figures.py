@@ -233,8 +233,7 @@ def _together(own: DataFrame, clusters: DataFrame, titles: Mapping[str, str]) ->
     for part, look in ((own, own_look), (clusters, other_look)):
         names = list(dict.fromkeys(part["series"]))
         numbers = [names.index(name) for name in part["series"]]
-        looks = objects(part, map(look, numbers))
-        parts += [part.assign(number=numbers, look=looks)] * bool(names)
+        parts += [part.assign(number=numbers, look=objects(part, map(look, numbers)))] * bool(names)
     frame = concat(parts, ignore_index=True)
     frame = ordered(frame, "series", frame["series"].unique())
     frame = frame.assign(panel=frame["kernel"].map(titles))

@@ -80,8 +80,11 @@ def _with_case(frame: DataFrame) -> DataFrame:
 @cache
 def published() -> DataFrame:
     """Return the published results in the shape of `points_of`."""
-    frame = _with_case(reference.load("lavin2020")).assign(own=False, disturbed=False, paper=True)
-    return frame.astype({"threads": float})
+    return (
+        _with_case(reference.load("lavin2020"))
+        .assign(own=False, disturbed=False, paper=True)
+        .astype({"threads": float})
+    )
 
 
 def _of_doubles(records: Records, columns: Iterable[str] = ()) -> tuple[DataFrame, list[str]]:
@@ -222,8 +225,9 @@ def points_of(
         *(BANDWIDTH, "disturbed", "paper", "memory_line_B", *NEEDED),
         *("time_min_ci_low_s", "time_min_ci_high_s"),
     ]
-    points = concat(part.reindex(columns=columns) for part in (own, published()) if len(part))
-    points = points.reset_index(drop=True)
+    points = concat(
+        part.reindex(columns=columns) for part in (own, published()) if len(part)
+    ).reset_index(drop=True)
     return (points if kind is None else points[points["kind"] == kind]), notes
 
 
@@ -261,8 +265,11 @@ def beside_published(records: Records, platform: str = "Skylake") -> str:
         here = "here" if len(own) == 1 else f"on {mine}"
         rows = points[points["kernel"].eq(kernel)]
         threads = rows.groupby("platform")["threads"].max()
-        table = rows.pivot_table(index="stride", columns="platform", values=BANDWIDTH)
-        table = table.reindex(columns=[mine, platform]).dropna()
+        table = (
+            rows.pivot_table(index="stride", columns="platform", values=BANDWIDTH)
+            .reindex(columns=[mine, platform])
+            .dropna()
+        )
         if len(table) < 2 or table.index[0] != 1:
             continue
         lines.append(f"{word + ' at stride':<34}" + "".join(f"{n:>8.0f}" for n in table.index))

@@ -240,11 +240,11 @@ def page_policies(records: Records = None) -> Shown:
     strides, notes = own_records(records, ("pages_requested", "pages"))
     strides = strides[strides["stride"].notna() & strides["pages_requested"].notna()]
     policies = strides.groupby("platform", sort=False)["pages_requested"].nunique()
-    most = policies[policies.gt(1)].nlargest(1)
-    own = strides[strides["platform"].isin(most.index)]
+    own = strides[strides["platform"].isin(policies[policies.gt(1)].nlargest(1).index)]
     left_out, told = unpaired(strides, own, "as many page policies", "--pages 4k,thp")
-    own = best(own, ("pages_requested", "kernel", "stride"))
-    own = own.sort_values("pages_requested", kind="stable")
+    own = best(own, ("pages_requested", "kernel", "stride")).sort_values(
+        "pages_requested", kind="stable"
+    )
     asked = own["pages_requested"].astype(str)
     got = own.groupby(asked)["pages"].agg(
         lambda pages: ", ".join(sorted({*map(str, pages.dropna())}))
@@ -289,8 +289,9 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
     stream = reference.load("lavin2020-platforms").set_index("platform")["table4_stream_GBps"]
     points, notes = points_of(records)
     points = points[points["kernel"].eq(points["case"].map(kernel_of)) & points["stride"].isna()]
-    table = points.pivot_table(BANDWIDTH, ["kind", "own", "platform"], "case", sort=False)
-    table = table.reindex(columns=application_patterns())
+    table = points.pivot_table(BANDWIDTH, ["kind", "own", "platform"], "case", sort=False).reindex(
+        columns=application_patterns()
+    )
     means = {
         each: table.filter(like=f"{each}-").dropna().apply(harmonic_mean, axis=1)
         for each in APPLICATIONS
@@ -307,8 +308,9 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
         r = {each: pearson(known[each], known["STREAM"]) for each in APPLICATIONS}
         about = {"platform": f"Pearson's R, published {name}", "kind": kind, "row": "R"}
         parts += [mine, new_table([{**about, **r}])]
-    frame = concat(parts)[["platform", "kind", "row", *APPLICATIONS, "STREAM"]]
-    frame = frame.reset_index(drop=True)
+    frame = concat(parts)[["platform", "kind", "row", *APPLICATIONS, "STREAM"]].reset_index(
+        drop=True
+    )
     frame.attrs["notes"] = [*notes, *_in_no_mean(records), *_without_mean(points[points["own"]])]
     return frame
 

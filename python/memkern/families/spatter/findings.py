@@ -73,8 +73,9 @@ def _kept(points: DataFrame) -> list[dict[Any, Any]]:
             if (kernel, case) in mine
         ]
         if shares:
-            used = 100 * 8 / first["memory_line_B"]
-            found.append({**first, "shares": joined(shares), "used": used})
+            found.append(
+                {**first, "shares": joined(shares), "used": 100 * 8 / first["memory_line_B"]}
+            )
     return found
 
 
@@ -149,8 +150,7 @@ def _variants(own: DataFrame) -> dict[str, str]:
     fastest = several.idxmax(axis=1)
     others = high.loc[several.index].apply(lambda ends: ends.mask(fastest == ends.name))
     clear = several.max(axis=1) > others.max(axis=1)
-    won = fastest[clear].value_counts()
-    wins = [f"{variant} won {number}" for variant, number in won.items()]
+    wins = [f"{variant} won {number}" for variant, number in fastest[clear].value_counts().items()]
     if not clear.all():
         wins.append(f"in {int((~clear).sum())} the first two do not differ by more than intervals")
     return {"cases": counted(len(several), "case"), "wins": joined(wins)}

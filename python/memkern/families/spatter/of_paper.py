@@ -143,8 +143,11 @@ def platforms_table(records: Records = None, stream_GBps: float = float("nan")) 
         stream_MBps=1e3 * stream_GBps,
         threads=own["threads"].where(own["kind"] == "cpu"),
     )
-    theirs = reference.load("lavin2020-platforms").assign(row="published")
-    theirs = theirs.rename(columns=lambda name: name.removeprefix("table3_"))
+    theirs = (
+        reference.load("lavin2020-platforms")
+        .assign(row="published")
+        .rename(columns=lambda name: name.removeprefix("table3_"))
+    )
     columns = ["platform", "abbreviation", "name", "kind", "row"]
     columns += ["stream_MBps", "threads", "backend"]
     frame = concat([own, theirs.dropna(subset="stream_MBps")])[columns].round({"stream_MBps": 0})
@@ -209,8 +212,7 @@ def _described(pattern: Pattern) -> dict[str, object]:
 
 def _crossed_out(panel: Panel) -> None:
     """Cross out the scatters."""
-    scatters = panel.rows[panel.rows["kernel"] == SCATTER]
-    for _, rows in scatters.groupby("label"):
+    for _, rows in panel.rows[panel.rows["kernel"] == SCATTER].groupby("label"):
         look = rows[LOOK].iloc[0]
         how = look._replace(marker="x", color="black", zorder=look.zorder + 0.05)._asdict()
         panel.ax.plot(rows[panel.x], rows[panel.y], label="_scatter", **how)
@@ -251,8 +253,9 @@ def bandwidth_by_delta(records: Records = None) -> Shown:
     """
     points, notes = points_of(records)
     # By kind, as both panels share a legend.
-    points = points.sort_values("kind", kind="stable")
-    points, remarks, told = compared(records, points, "application patterns and of stride 1")
+    points, remarks, told = compared(
+        records, points.sort_values("kind", kind="stable"), "application patterns and of stride 1"
+    )
     deltas = {row["pattern"]: row["delta"] for row in reference.rows("lavin2020-patterns")}
     points = points.assign(
         delta=points["apart"].fillna(points["case"].map(deltas)),
@@ -398,14 +401,29 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
         look = next(strides if _is_stride(pattern) else others)
         rows = points[points["case"] == pattern]
         published, own = rows[~rows["own"]], rows[rows["own"]]
-        how: dict[str, Any] = {"color": look.color, "zorder": 4, "label": pattern}
-        x, y = published["base_bandwidth_GBps"], published["bandwidth_GBps"]
-        ax.scatter(x, y, s=18, marker=look.marker, linewidths=0, **how)
+        ax.scatter(
+            published["base_bandwidth_GBps"],
+            published["bandwidth_GBps"],
+            s=18,
+            marker=look.marker,
+            linewidths=0,
+            color=look.color,
+            zorder=4,
+            label=pattern,
+        )
         for disturbed, mine in own.groupby("disturbed"):
             face, edge = ("white", look.color) if disturbed else (look.color, "black")
-            how = {"facecolors": face, "edgecolors": edge, "zorder": 9, "label": "_own"}
-            x, y = mine["base_bandwidth_GBps"], mine["bandwidth_GBps"]
-            ax.scatter(x, y, s=40, marker=look.marker, linewidths=1.1, **how)
+            ax.scatter(
+                mine["base_bandwidth_GBps"],
+                mine["bandwidth_GBps"],
+                s=40,
+                marker=look.marker,
+                linewidths=1.1,
+                facecolors=face,
+                edgecolors=edge,
+                zorder=9,
+                label="_own",
+            )
         bars = look._replace(linestyle="none", zorder=8)
         intervals(ax, with_ends(own, BANDWIDTH), "base_bandwidth_GBps", BANDWIDTH, bars)
     legend_below(ax, DOUBLE_IN / 2)

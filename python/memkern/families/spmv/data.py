@@ -338,8 +338,11 @@ def fill_in(frame: DataFrame) -> DataFrame:
 
     Beta is a property of the matrix, so that the records of one machine suffice.
     """
-    frame = frame[frame["format"] == "sell"].dropna(subset=["beta"])
-    frame = frame.drop_duplicates(["label", "C", "sigma"])
+    frame = (
+        frame[frame["format"] == "sell"]
+        .dropna(subset=["beta"])
+        .drop_duplicates(["label", "C", "sigma"])
+    )
     frame = frame[frame.groupby(["label", "C"])["sigma"].transform("nunique") > 1]
     return frame.sort_values("sigma", kind="stable")
 

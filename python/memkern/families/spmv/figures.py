@@ -156,8 +156,9 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
         Machine file, by which the ECM model of each format is drawn.
     """
     frame, notes = products(records, _MEASURE_SATURATION)
-    frame = saturation(frame, matrix)
-    frame, model = with_ecm(frame, records, machine, VALUE, core_of, saturation=True)
+    frame, model = with_ecm(
+        saturation(frame, matrix), records, machine, VALUE, core_of, saturation=True
+    )
     titles = [plain(label, _LETTERS) for label in frame["label"]]
     return _in_order(frame).assign(panel=titles), notes + model
 
@@ -285,8 +286,7 @@ def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -
         depends on sigma most.
     """
     frame, notes = products(records, _MEASURE_FILL_IN)
-    prefixes = tuple(split(matrices)) or ""
-    frame = fill_in(frame[frame["label"].str.startswith(prefixes)])
+    frame = fill_in(frame[frame["label"].str.startswith(tuple(split(matrices)) or "")])
     beta = frame.groupby("label")["beta"]
     gain = (beta.max() - beta.min()).sort_values(ascending=False, kind="stable")
     if len(gain) > MOST_LINES:
@@ -368,8 +368,7 @@ def matrices_table(records: Records = None, threads: float = 0) -> Selection:
         Number of workers; by default the most of each machine.
     """
     frame, notes = products(records, _MEASURE)
-    frame = of_workers(frame, threads)
-    frame = best(frame, ("machine", "label", "kind", "sigma"), value=VALUE)
+    frame = best(of_workers(frame, threads), ("machine", "label", "kind", "sigma"), value=VALUE)
     frame = frame.assign(
         matrix=frame["label"],
         format=frame["variety"],
@@ -377,8 +376,9 @@ def matrices_table(records: Records = None, threads: float = 0) -> Selection:
         roofline_min_fraction=frame.get("roofline_min_fraction"),
         position=frame["kind"].map(in_order(frame["kind"]).index),
     )
-    order = ["platform", "nonzeros", "nonzeros_per_row", "label", "position", "sigma"]
-    return frame.sort_values(order, kind="stable"), notes
+    return frame.sort_values(
+        ["platform", "nonzeros", "nonzeros_per_row", "label", "position", "sigma"], kind="stable"
+    ), notes
 
 
 # ---------------------------------------------------------------------------------------- report

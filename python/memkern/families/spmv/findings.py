@@ -133,8 +133,7 @@ def _sorting(mine: DataFrame) -> Mapping[Any, Any]:
     if rows.empty:
         return {}
     beta = rows.groupby(["label", "C"])["beta"].agg(["first", "max"]).reset_index()
-    gains = beta.assign(gain=beta["max"] / beta["first"])
-    most = gains.nlargest(1, "gain").to_dict("records")[0]
+    most = beta.assign(gain=beta["max"] / beta["first"]).nlargest(1, "gain").to_dict("records")[0]
     if most["gain"] < _GAIN:
         return {"text": "saves nothing: all matrices have little padding without it"}
     here = mine[(mine["label"] == most["label"]) & (mine["C"] == most["C"])]

@@ -144,8 +144,7 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Selecti
     of_family = frame["kernel"].groupby(place).transform("nunique")
     parts = -(-of_family // MOST_LINES)
     size = -(-of_family // parts)
-    every = frame.groupby(case, sort=False).ngroup()
-    number = every.groupby(place).rank("dense").astype(int) - 1
+    number = frame.groupby(case, sort=False).ngroup().groupby(place).rank("dense").astype(int) - 1
     looks = [
         marked_look(each)._replace(**_DASHED) if nt else marked_look(each)
         for each, nt in zip(number % size, dashed, strict=True)
@@ -186,8 +185,13 @@ def _peaks(panel: Panel) -> None:
     """Draw the theoretical peak of each machine's data in memory."""
     known = panel.rows[panel.rows["peak_share"].notna()]
     for _, rows in known.groupby("machine", sort=False):
-        how: dict[str, Any] = {"color": rows[LOOK].iloc[0].color, "linestyle": (0, (1, 1.5))}
-        panel.ax.axhline(rows["peak_GBps"].max(), linewidth=0.9, label="peak of memory", **how)
+        panel.ax.axhline(
+            rows["peak_GBps"].max(),
+            linewidth=0.9,
+            label="peak of memory",
+            color=rows[LOOK].iloc[0].color,
+            linestyle=(0, (1, 1.5)),
+        )
 
 
 # Models of scaling to several cores, with their labels and dashes.
@@ -222,9 +226,10 @@ def _ideal(panel: Panel) -> None:
     threads = np.geomspace(1, panel.rows[panel.x].max(), 60)
     one = panel.rows[panel.rows[panel.x] == 1].sort_values("kind")
     for start in one.drop_duplicates("machine")[BANDWIDTH]:
-        how: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "label": "ideal"}
         # As an artist, it does not extend the axis.
-        panel.ax.add_artist(Line2D(threads, start * threads, **how))
+        panel.ax.add_artist(
+            Line2D(threads, start * threads, color=GREY, linewidth=0.7, label="ideal")
+        )
 
 
 @Curves(
@@ -409,5 +414,11 @@ def report_section(records: DataFrame) -> Section | None:
     measured = {"", *here, *frame["kernel"], *frame.columns[frame.notna().any()]}
     exhibits = [each[:3] for each in _EXHIBITS if each[3] in measured]
     cited = "; ".join(map(reference.cite, ("chalmers2020", "raider2022", "alappat2021-kernels")))
-    rare = (tlb_misses, overlap_diagram, matrix_vector_traffic)
-    return section_of(frame, "Streaming", findings, exhibits, cited, rare)
+    return section_of(
+        frame,
+        "Streaming",
+        findings,
+        exhibits,
+        cited,
+        rare=(tlb_misses, overlap_diagram, matrix_vector_traffic),
+    )

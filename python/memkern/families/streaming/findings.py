@@ -182,8 +182,9 @@ def _on_launch(machine: _Machine) -> list[dict[str, str]]:
 def _on_indices(machine: _Machine) -> list[dict[Any, Any]]:
     """Return random gather and scatter triads, and the regular triad."""
     mine = machine.rows[machine.rows["kernel"].str.startswith("raider.")]
-    mine = mine.assign(stores=stores(mine))
-    mine, _ = prevailing(mine, (*SETTING, "elements"), count=("kernel",))
+    mine, _ = prevailing(
+        mine.assign(stores=stores(mine)), (*SETTING, "elements"), count=("kernel",)
+    )
     rows = by_value(best(mine, ["kernel"]), "kernel")
     regular = rows.get("raider.triad")
     if regular is None:

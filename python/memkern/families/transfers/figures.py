@@ -101,16 +101,15 @@ def transfers(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
 
 def fits(frame: DataFrame) -> Fits:
     """Fit the time of a transfer of each direction and memory; `frame` is as of `transfers`."""
-    points = frame[[*FITTED, "bytes_B", "time_min_s", "valid", "disturbed"]]
-    return line_fits(points, FITTED)
+    return line_fits(frame[[*FITTED, "bytes_B", "time_min_s", "valid", "disturbed"]], FITTED)
 
 
 def _fit_lines(panel: Panel) -> None:
     """Draw the fit of each series."""
     names, known = distinct(panel.frame["series"]), panel.rows.dropna(subset="fit")
     for name, mine in known.sort_values(panel.x).groupby("series", observed=True):
-        how: dict[str, Any] = {"color": marked_look(names.index(name)).color, "linewidth": 0.8}
-        panel.ax.plot(mine[panel.x], mine["fit"], label="_fit", **how)
+        colour = marked_look(names.index(name)).color
+        panel.ax.plot(mine[panel.x], mine["fit"], label="_fit", color=colour, linewidth=0.8)
 
 
 @Curves(
