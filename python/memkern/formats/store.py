@@ -95,8 +95,7 @@ class Store(contextlib.AbstractContextManager["Store"]):
             return
         drop = False
         with self.database, contextlib.suppress(*sqlite_errors()):
-            created_here = self._drop_if_empty and self.database.is_in_place
-            drop = created_here and not self.database.count
+            drop = (self._drop_if_empty and self.database.is_in_place) and not self.database.count
         if drop:
             self.database.path.unlink(missing_ok=True)
         self._drop_if_empty = False

@@ -255,8 +255,7 @@ class Host:
         prior = packaged(name)
         for quantity, column in QUANTITIES.items():
             of_case, of_class = f"{identity} {quantity}", f"{name}, {quantity}"
-            distances = getattr(prior, quantity)
-            self._history.add(of_case, of_class, record[column], distances, now_s)
+            self._history.add(of_case, of_class, record[column], getattr(prior, quantity), now_s)
 
     @property
     def caches(self) -> Caches | None:

@@ -91,8 +91,7 @@ def data_caches() -> list[dict[str, Any]]:
     See `memkern.machine.caches.data_caches`.
     """
     system = caches.reported()
-    measured = measured_caches().get("sizes_B", {})
-    return caches.data_caches(caches.in_environment(system, measured))
+    return caches.data_caches(caches.in_environment(system, measured_caches().get("sizes_B", {})))
 
 
 def beyond_caches_B(parts: int = 1) -> int:

@@ -108,8 +108,7 @@ class File:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with locked(str(self.path.parent), _LOCK_S):
                 new = {s.name: s.content(s.merged(self.get(s), value)) for s, value in changes}
-                document = {**_heading(), **self._contents, **new}
-                publish({self.path: json.dumps(document).encode()})
+                publish({self.path: json.dumps({**_heading(), **self._contents, **new}).encode()})
                 return True
         return False
 

@@ -65,8 +65,7 @@ def modes_of(counts: Mapping[int, int], width: float) -> list[Mode]:
     density[np.array([*counts]) - first] = [*counts.values()]
     # Cumulated before each bin, to which ends of modes refer.
     before, total = np.concatenate(([0.0], np.cumsum(density))), density.sum()
-    kernel = reach + 1 - np.abs(np.arange(-reach, reach + 1))
-    density = np.convolve(density, kernel, "same")
+    density = np.convolve(density, reach + 1 - np.abs(np.arange(-reach, reach + 1)), "same")
     peaks: list[int] = []
     for position in np.flatnonzero(
         (np.diff(density, prepend=0) > 0) & (np.diff(density, append=0) <= 0)

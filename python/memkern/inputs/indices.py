@@ -114,8 +114,7 @@ def stride(n: int, step: int) -> npt.NDArray[np.int64]:
     """
     n = _length(n, 3)
     step = min(integer(step, "step", 1), n)
-    grid = np.arange(-(-n // step) * step, dtype=np.int64).reshape(-1, step)
-    rounds = grid.T.ravel()
+    rounds = np.arange(-(-n // step) * step, dtype=np.int64).reshape(-1, step).T.ravel()
     return rounds[rounds < n]
 
 
@@ -199,8 +198,7 @@ def zipf(n: int, exponent: float, seed: int = 0) -> npt.NDArray[np.int64]:
     # the cache. Partial sums of exponential variates, divided by their total, are sorted uniform
     # variates.
     sums = np.cumsum(generator.standard_exponential(n + 1))
-    ranks = np.searchsorted(cumulative, sums[:-1] / sums[-1])
-    draws: npt.NDArray[np.int64] = elements[ranks]
+    draws: npt.NDArray[np.int64] = elements[np.searchsorted(cumulative, sums[:-1] / sums[-1])]
     generator.shuffle(draws)
     return draws
 

@@ -128,8 +128,7 @@ def reuse(length: int, distances: int | Iterable[int], stride: int = 1, seed: in
     check_largest(max(every) * stride)
     drawn = np.random.default_rng(integer(seed, "seed")).choice(np.array(every), length)
     name = f"REUSE:{length}:{','.join(map(str, every))}:{stride}:{seed}"
-    stack = [*range(max(every) + 1)]
-    return owned(_touched(stack, drawn.tolist()) * np.int64(stride), name, 0)
+    return owned(_touched([*range(max(every) + 1)], drawn.tolist()) * np.int64(stride), name, 0)
 
 
 def model(length: int, indices: npt.ArrayLike, seed: int = 0, name: str = "indices") -> Pattern:

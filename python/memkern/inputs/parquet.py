@@ -48,7 +48,6 @@ def read_parquet(
     with parsing(path, what):
         file = pq.ParquetFile(pa.BufferReader(content))
     # The size of the file is no bound: repeated values are compressed.
-    values = file.metadata.num_rows * len(columns or file.schema.names)
-    check_memory(value_B * values, str(path))
+    check_memory(value_B * (file.metadata.num_rows * len(columns or file.schema.names)), str(path))
     with parsing(path, what):
         return file.read(columns=columns)

@@ -88,8 +88,7 @@ def uniform(n: int, stride: int, delta: int | Literal["NR"] | None = None) -> Pa
         if delta.upper() != "NR":
             raise InputError(f"delta must be an integer or NR, not {shown(delta)}")
         delta = n * stride
-    indices = np.arange(n, dtype=np.int64) * np.int64(stride)
-    return owned(indices, f"UNIFORM:{n}:{stride}", delta)
+    return owned(np.arange(n, dtype=np.int64) * np.int64(stride), f"UNIFORM:{n}:{stride}", delta)
 
 
 def ms1(n: int, breaks: int | Iterable[int], gaps: int | Iterable[int]) -> Pattern:
@@ -343,8 +342,7 @@ def _read_argument(text: str, name: str) -> Any:
         return text.strip(" ")
     if name in ("break", "gap", "index", "sizes", "distances"):
         return [read_integer(part, f"{name} {k}") for k, part in enumerate(text.split(","))]
-    is_nr = name == "delta" and text.strip(" ").upper() == "NR"
-    return "NR" if is_nr else read_integer(text, name)
+    return "NR" if name == "delta" and text.strip(" ").upper() == "NR" else read_integer(text, name)
 
 
 def _model_of_file(length: int, file: str, seed: int = 0) -> Pattern:

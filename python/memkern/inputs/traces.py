@@ -123,8 +123,7 @@ class _Thread:
             self.flush(stream)
 
     def flush(self, stream: BinaryIO) -> None:
-        whole = struct.pack("<QQ", self.number, 0) + self.part
-        stream.write(whole.ljust(_PART_B, b"\0"))
+        stream.write((struct.pack("<QQ", self.number, 0) + self.part).ljust(_PART_B, b"\0"))
         self.part.clear()
 
 

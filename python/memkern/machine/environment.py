@@ -103,8 +103,7 @@ def identity(environment: Environment) -> str:
     # Models use the measured sizes, which differ between measurements on the same machine.
     sizes_B = (environment.get("measured_caches") or {}).get("sizes_B")
     facts = comparable(environment) | ({"measured_caches": sizes_B} if sizes_B else {})
-    text = json.dumps(facts, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def differences(a: Environment, b: Environment) -> list[str]:
@@ -230,8 +229,7 @@ def _machine(root: Path) -> dict[str, Any]:
 def _model(cpuinfo: Mapping[str, str]) -> str | None:
     implementer, part = cpuinfo.get("CPU implementer"), cpuinfo.get("CPU part")
     if implementer and part:
-        known = _ARM_PARTS.get((implementer, part))
-        return known or f"Arm implementer {implementer} part {part}"
+        return _ARM_PARTS.get((implementer, part)) or f"Arm implementer {implementer} part {part}"
     # x86, then POWER, then RISC-V.
     return cpuinfo.get("model name") or cpuinfo.get("cpu") or cpuinfo.get("uarch")
 

@@ -549,8 +549,7 @@ def _change_point(sizes: Floats, times: Floats) -> float:
     misfits = [_misfit(x[:end], y[:end]) + _misfit(x[end:], y[end:]) for end in ends]
     best = int(np.argmin(misfits))
     # Smaller residuals are rounding errors, which are not independent.
-    rounding = len(x) * 1e-24
-    variance = (misfits[best] + rounding) / (len(x) - 4)
+    variance = (misfits[best] + len(x) * 1e-24) / (len(x) - 4)
     gain = _misfit(x, y) - misfits[best]
     return float(x[ends[best] - 1]) if gain > _BEND * variance else 0.0
 

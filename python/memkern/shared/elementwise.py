@@ -168,8 +168,7 @@ def length(given: Given) -> int:
     if not streams:
         # On a GPU, 65536 iterations of each of the 2048 threads of a multiprocessor take about a
         # millisecond, much longer than a launch.
-        units = int(_of_gpu(device).get("units", 0))
-        return _cut(units * 2048 * 2**16 or memory_sized(dtype))
+        return _cut(int(_of_gpu(device).get("units", 0)) * 2048 * 2**16 or memory_sized(dtype))
     # Indices are copied once.
     return _cut(memory_sized(dtype, device, streams * value_B(dtype) + 16 * len(spec.indices)))
 

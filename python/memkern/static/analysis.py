@@ -96,8 +96,7 @@ def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
     lanes = 1.0
     if case.spec.counts.elementwise:
         # The accesses of a vector of every stream equal the loads and stores of an element.
-        vector_B = obtained.get("vector_B") or max(accessed_B)
-        lanes = vector_B / case.value_B
+        lanes = (obtained.get("vector_B") or max(accessed_B)) / case.value_B
         units = sum(accessed_B) / lanes / (sum(moved) / width)
     else:
         units = _of_loop(loop, case)

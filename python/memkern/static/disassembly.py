@@ -132,8 +132,7 @@ class Instruction(NamedTuple):
             return 128 if kinds & {"v", "q"} else 64
         if not self.is_vector:
             return None
-        is_single = re.search(r"(s[sd]|movd|movq)$", self.mnemonic)
-        return 64 if is_single else 8 * self._width_B
+        return 64 if re.search(r"(s[sd]|movd|movq)$", self.mnemonic) else 8 * self._width_B
 
     @property
     def target(self) -> int | None:

@@ -88,8 +88,7 @@ def halves(cores: Sequence[Sequence[int]]) -> Sides:
     pairs = len(cores) // 2
 
     def units_of(own: Sequence[Sequence[int]]) -> list[int]:
-        rounds = itertools.zip_longest(*own)
-        return [unit for units in rounds for unit in units if unit is not None]
+        return [unit for units in itertools.zip_longest(*own) for unit in units if unit is not None]
 
     return units_of(cores[: 2 * pairs : 2]), units_of(cores[1 : 2 * pairs : 2])
 

@@ -38,8 +38,7 @@ _OFTEN = 0.1
 
 def _work(case: Case, role: str) -> float:
     """Return the work of an invocation, by which times are compared."""
-    bytes_B = case.bytes_model_B if role == LIMIT else case.bytes_B
-    return float(bytes_B or case.iterations or 1)
+    return float((case.bytes_model_B if role == LIMIT else case.bytes_B) or case.iterations or 1)
 
 
 @isolates
@@ -77,8 +76,7 @@ def explain(
     end_s = time.perf_counter() + seconds
     if ranks().size > 1:
         raise InputError("a case of several ranks can't be explained: leave out --comm and --ranks")
-    family = case.spec.kernel.partition(".")[0]
-    module = family_module(family, "experiments")
+    module = family_module(case.spec.kernel.partition(".")[0], "experiments")
     if module is None or (
         not case.knobs.backend.on_processors and not case.knobs.backend.is_accelerator
     ):
@@ -144,8 +142,7 @@ def _trials(base: Case, experiments: Iterable[Experiment], setting: Setting) -> 
                 known.add(changed.identity())
                 # An option leaves the work as it is, though bytes may be counted otherwise.
                 work = 1.0 if one.option else _work(changed, one.role) / _work(base, one.role)
-                option = one.option.format(units=setting.units)
-                one = dataclasses.replace(one, option=option)
+                one = dataclasses.replace(one, option=one.option.format(units=setting.units))
                 yield Trial(changed, one, work, is_rough=one.role in (LEVEL, LIMIT))
 
 

@@ -168,8 +168,7 @@ class Sites:
 
     def place(self, k: int) -> tuple[str, str]:
         """Return the source line and the function of an instruction."""
-        lines = self.about.get("lines", {})
-        line, function = lines.get(str(self.sites[k]["caller"]), ("", ""))
+        line, function = self.about.get("lines", {}).get(str(self.sites[k]["caller"]), ("", ""))
         return line or f"{self.sites[k]['caller']:#x}", function
 
     def regular(self, k: int) -> bool:
@@ -466,8 +465,7 @@ def _shape(
     indices = value * scale if positive else (rows[0] - rows[0].min()) // size
     if cycle > 1:
         # An instance for each delta.
-        bases = np.concatenate(([0], np.cumsum(moves[: cycle - 1])))
-        indices = (indices + bases[:, None]).ravel()
+        indices = (indices + np.concatenate(([0], np.cumsum(moves[: cycle - 1])))[:, None]).ravel()
         indices -= min(indices.min(), 0)
     return {"pattern": indices}, delta
 

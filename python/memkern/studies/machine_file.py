@@ -562,8 +562,7 @@ def _instruction_rows(done: _Done, bits: Mapping[_Key, int]) -> list[Instruction
             name += ", random" if stride == "random" else f", stride {stride}"
         width = record.get("vector_bits") or bits[_Key("instruction", values)]
         width = SCALAR_BITS if record["variant"] == "scalar" else width
-        time = _per_access(record, "cycles_per_access")
-        found.setdefault((name, width), {})[quantity] = time
+        found.setdefault((name, width), {})[quantity] = _per_access(record, "cycles_per_access")
     return [
         Instruction(
             name,

@@ -106,8 +106,7 @@ class WorkerProcess:
         code = self.process.wait()
         self._errors.seek(0)
         lines = [text.strip() for text in self._errors if text.strip()]
-        end = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        why = lines[-1] if lines else end
+        why = lines[-1] if lines else f"exit code {code}" if code >= 0 else f"signal {-code}"
         raise InputError(f"the process that {self._what} ended: {why}")
 
     def close(self) -> None:

@@ -342,8 +342,7 @@ class _Parts:
     def __init__(self, prepared: Prepared, bytes_B: float) -> None:
         case = prepared.own
         count = case.iterations
-        share = bytes_B / max(1, case.bytes_B)
-        self.size = min(count, max(1, math.ceil(share * count)))
+        self.size = min(count, max(1, math.ceil(bytes_B / max(1, case.bytes_B) * count)))
         self._work = (
             None if case.spec.counts.work is None else case.spec.counts.work(case, prepared.native)
         )
@@ -352,8 +351,7 @@ class _Parts:
 
     def take(self, number: int) -> list[tuple[int, int]]:
         """Return begin and end of the next parts."""
-        begins = itertools.islice(self._begins, number)
-        return [(begin, begin + self.size) for begin in begins]
+        return [(begin, begin + self.size) for begin in itertools.islice(self._begins, number)]
 
     def work(self, begin: int, end: int) -> int:
         """Return the iterations of a part, or its units of the spec's `work`; at least 1."""

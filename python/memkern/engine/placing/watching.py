@@ -99,8 +99,7 @@ class CoreWatch:
     @property
     def dwell_s(self) -> float:
         """Mean duration of a state; NaN if it has not changed."""
-        labels = self._labels[self._labels >= 0]
-        changes = int((np.diff(labels) != 0).sum())
+        changes = int((np.diff(self._labels[self._labels >= 0]) != 0).sum())
         return self.watched_s / changes if changes else math.nan
 
 

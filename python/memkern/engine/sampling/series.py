@@ -96,8 +96,7 @@ class Throttling:
         if not long.any():
             return long
         before_s, self._last_s = self._last_s, throttled_s()
-        waited_s = float(np.nan_to_num(waited_share) @ seconds)
-        return long & (self._last_s - before_s >= waited_s / 2)
+        return long & (self._last_s - before_s >= float(np.nan_to_num(waited_share) @ seconds) / 2)
 
     def share(self, seconds: float) -> float:
         """Return the share of the time of all samples, NaN without a quota."""
@@ -375,8 +374,7 @@ def halo_share(prepared: Prepared) -> float:
     steps = int(prepared.native.obtained()["steps"])
     rows = np.full((_HALO_SAMPLES, 1 + steps + len(CONDITIONS)), np.nan)
     sample(prepared, Judge(prepared), rows, prepared.invocations, math.inf)
-    kernel = rows[:, 1 if prepared.part.exchange.adds else steps]
-    return float(np.median(1 - kernel / rows[:, 0]))
+    return float(np.median(1 - rows[:, 1 if prepared.part.exchange.adds else steps] / rows[:, 0]))
 
 
 def _of_all_ranks(rows: Floats, times: int) -> Floats:

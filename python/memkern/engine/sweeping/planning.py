@@ -289,8 +289,7 @@ class Plan:
         # The least placements of a begun case are already among those of the begun cases.
         begun = 0 < len(run.placements) < _least(run.case)
         own_s = 0.0 if begun else takes_s + self._lacking_s(run)
-        ahead_s = self._factor * sum(self._ahead_s.values())
-        free_s = self._left_s - own_s - self._begun_s - ahead_s
+        free_s = self._left_s - own_s - self._begun_s - self._factor * sum(self._ahead_s.values())
         weight = self._weights[id(run)]
         share_s = max(free_s, 0.0) * weight / max(self._weight, weight, 1e-9)
         run.deadline = time.perf_counter() + takes_s + share_s

@@ -94,8 +94,7 @@ def _sizes(sites: int, ups: int, periodic: bool) -> tuple[int, int, int]:
     """Return the numbers of states, of bonds and of hops."""
     bonds = sites if periodic else sites - 1
     # Each bond has a hop from every state in which exactly one of its sites is up.
-    hops = 2 * bonds * comb(sites - 2, ups - 1) if ups else 0
-    return comb(sites, ups), bonds, hops
+    return comb(sites, ups), bonds, 2 * bonds * comb(sites - 2, ups - 1) if ups else 0
 
 
 def spin_chain(

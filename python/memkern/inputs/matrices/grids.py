@@ -357,8 +357,7 @@ def topological_insulator(nx: int, ny: int, nz: int, disorder: float = 0.0, seed
     around = [step for step in _STAR if any(step)]
     steps = np.array([(0, 0, 0), *around, *around])
     own = np.tile(np.arange(4), (1 + len(around), 1))
-    axes = np.abs(around).argmax(axis=1)
-    orbitals = np.concatenate([own, _PARTNERS[axes]]).T
+    orbitals = np.concatenate([own, _PARTNERS[np.abs(around).argmax(axis=1)]]).T
 
     def part(sites: Integers) -> Block:
         reached, present = _neighbours(sites, shape, steps, rings)

@@ -213,8 +213,7 @@ def _matrix_within(source: Path, archive: tarfile.TarFile) -> tarfile.TarInfo:
 
 def _check_declared(source: Path, header: _Header, text_B: int) -> None:
     """Refuse a header that declares more entries than a text of `text_B` bytes can hold."""
-    words = 2 * (header.layout == "coordinate") + len(_VALUES[header.field])
-    most = text_B // (2 * words)
+    most = text_B // (2 * (2 * (header.layout == "coordinate") + len(_VALUES[header.field])))
     if header.entries > most:
         raise InputError(
             f"{source} must have as many entries as its size line declares, {header.entries}, but "
@@ -364,8 +363,7 @@ def _line_number(content: bytes, at: int) -> int:
 
 
 def _quoted(content: bytes, at: int) -> str:
-    line = content[at : at + 100].split(b"\n")[0]
-    return shown(line.decode(errors="replace").strip())
+    return shown(content[at : at + 100].split(b"\n")[0].decode(errors="replace").strip())
 
 
 @contextlib.contextmanager
@@ -527,8 +525,7 @@ def from_sparse(matrix: Any, name: str = "the matrix") -> CSR:
             len(where) and not 0 <= where.min() <= where.max() < size
         ):
             raise InputError(f"{name} is damaged: a {what} index is not from 0 to {size - 1}")
-    values = _real(entries.data, name)
-    return _from_coordinates(entries.row, entries.col, values, shape, name)
+    return _from_coordinates(entries.row, entries.col, _real(entries.data, name), shape, name)
 
 
 def _asarray(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:

@@ -92,8 +92,7 @@ def tall_skinny(rows: int, nonzeros_per_row: int, columns: int = 4000) -> CSR:
     per_row = integer(nonzeros_per_row, "nonzeros_per_row", 1, columns)
 
     def part(row: Integers) -> Block:
-        piece = row % (columns // per_row)
-        where = piece[:, None] * per_row + np.arange(per_row)
+        where = (row % (columns // per_row))[:, None] * per_row + np.arange(per_row)
         return np.full(len(row), per_row), where.ravel(), 1.0
 
     return assemble(rows, columns, rows * per_row, map(part, blocks(rows, per_row)))
