@@ -176,8 +176,7 @@ def held_B(
     within = float(increments[max(last - 1, 0)])
     parts = np.clip((beyond - increments[last : last + 2]) / (beyond - within), 0, 1)
     size_B = float(sizes[last] + parts @ np.diff(sizes)[last : last + 2])
-    whole = _WHOLE * reported_B <= size_B <= reported_B / _WHOLE
-    return int(reported_B if whole else size_B)
+    return int(reported_B if _WHOLE * reported_B <= size_B <= reported_B / _WHOLE else size_B)
 
 
 def refresh(footprint_B: float, host: Host) -> None:

@@ -124,11 +124,10 @@ def observed(floors: Sequence[float], medians: Sequence[float]) -> Spread:
     """
     n, x, y = len(floors), np.sort(np.log(floors)), np.log(medians)
     taken = min(max(_SPACINGS, int(_SPACINGS_SHARE * n)), n - 1)
-    spacings = np.diff(x)[:taken] @ np.arange(n - 1, n - 1 - taken, -1) / n
     deviation = float(np.median(np.abs(y - np.median(y))))
     number = (n - 1) / 2
     return Spread(
-        Distances(taken, float(spacings)),
+        Distances(taken, float(np.diff(x)[:taken] @ np.arange(n - 1, n - 1 - taken, -1) / n)),
         Distances(number, number * _OF_DEVIATION * deviation / math.sqrt(n)),
     )
 

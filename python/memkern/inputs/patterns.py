@@ -237,8 +237,7 @@ def stencil(shape: str, order: int, sizes: int | Iterable[int]) -> Pattern:
     most = {"star": 1, "planes": 2}.get(shape, len(points))
     kept = steps[:, np.count_nonzero(steps, axis=0) <= most]
     places = np.sort(strides.astype(np.int64) @ kept)
-    name = f"STENCIL:{shape}:{order}:{','.join(map(str, points))}"
-    return owned(places - places[0], name, 1)
+    return owned(places - places[0], f"STENCIL:{shape}:{order}:{','.join(map(str, points))}", 1)
 
 
 def random(n: int, high: int, seed: int) -> Pattern:

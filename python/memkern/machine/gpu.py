@@ -445,9 +445,8 @@ class Watch:
         readings = sorted(self._readings)
         at_s = np.array([reading.at_s for reading in readings])
         slow = np.array([bool(reading.reasons & _SLOWS) for reading in readings])
-        positions = np.searchsorted(at_s, bounds)
         return np.array(
-            [slow[i : max(j, i + 1)].any() for i, j in pairwise(positions)],
+            [slow[i : max(j, i + 1)].any() for i, j in pairwise(np.searchsorted(at_s, bounds))],
             dtype=np.bool_,
         )
 
@@ -466,9 +465,8 @@ class Watch:
         """
         # The device may still be idle at the first reading.
         while_it_ran = self._readings[1:]
-        seen = np.bitwise_or.reduce([r.reasons for r in while_it_ran])
         return {
             "gpu_clock_GHz": statistics.median(r.clock_GHz for r in while_it_ran),
             "gpu_memory_clock_GHz": statistics.median(r.memory_clock_GHz for r in while_it_ran),
-            "gpu_throttle": _words(int(seen)),
+            "gpu_throttle": _words(int(np.bitwise_or.reduce([r.reasons for r in while_it_ran]))),
         }

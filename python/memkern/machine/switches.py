@@ -74,9 +74,8 @@ def prefetchers_off(root: Path = Path("/")) -> list[Change]:
         They can't be switched here.
     """
     register, bits = _register(root)
-    online = cpu_list(read_text(root, f"{CPU}/online")) or [0]
     changes = []
-    for unit in online:
+    for unit in cpu_list(read_text(root, f"{CPU}/online")) or [0]:
         path = str(root / f"dev/cpu/{unit}/msr")
         try:
             before = restoring.read_value(path, register, _REGISTER_B)

@@ -550,8 +550,7 @@ def _change_point(sizes: Floats, times: Floats) -> float:
     best = int(np.argmin(misfits))
     # Smaller residuals are rounding errors, which are not independent.
     variance = (misfits[best] + len(x) * 1e-24) / (len(x) - 4)
-    gain = _misfit(x, y) - misfits[best]
-    return float(x[ends[best] - 1]) if gain > _BEND * variance else 0.0
+    return float(x[ends[best] - 1]) if _misfit(x, y) - misfits[best] > _BEND * variance else 0.0
 
 
 def _misfit(x: Floats, y: Floats) -> float:

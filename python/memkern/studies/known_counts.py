@@ -163,10 +163,8 @@ def _of_processor(names: Names) -> Iterator[Known]:
 
 def _of_case(case: Case, names: Sequence[str], work: str, true: float) -> Iterator[Known]:
     """Yield the counts of events whose true count in an invocation is `true`."""
-    record = measure(case.with_(counters=",".join(names))).record
-    for row in json.loads(record["counter_rows"]):
-        count = math.nan if row["count"] is None else row["count"]
-        yield Known(row["event"], work, true, count)
+    for row in json.loads(measure(case.with_(counters=",".join(names))).record["counter_rows"]):
+        yield Known(row["event"], work, true, math.nan if row["count"] is None else row["count"])
 
 
 def _every() -> Names:

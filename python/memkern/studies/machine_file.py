@@ -388,9 +388,8 @@ def _machine(
     machine, build = environment["machine"], environment["build"]
     domains = domains_of(machine, cores)
     bandwidths = tuple(_bandwidth_rows(done))
-    name = machine.get("model") or "unknown processor"
     return MachineFile(
-        name=name,
+        name=machine.get("model") or "unknown processor",
         model=machine.get("model") or "",
         source=f"measured by memkern {build['version']}",
         created=now(),

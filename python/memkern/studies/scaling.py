@@ -199,8 +199,7 @@ def scaling(  # noqa: PLR0913
                 _store(found, sink, resume)
         finished += 1
         if finished == 1:
-            each_s = time.perf_counter() - begin_s
-            announce(f"{total - 1} more launches", (total - 1) * each_s)
+            announce(f"{total - 1} more launches", (total - 1) * (time.perf_counter() - begin_s))
         bar.update()
 
     def of_turn(turn: int) -> list[tuple[int, _Launch]]:

@@ -197,11 +197,10 @@ def times_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
     summary["time_median_s"] = statistics.median(medians)
     if taken.disturbed:
         summary |= dict.fromkeys((name for name in summary if name.startswith("within_")), math.nan)
-    several = len(medians) > 1
     return {
         **summary,
         **intervals_of(taken, column, spread),
-        "placement_sd": float(np.std(np.log(medians), ddof=1)) if several else math.nan,
+        "placement_sd": float(np.std(np.log(medians), ddof=1)) if len(medians) > 1 else math.nan,
     }
 
 

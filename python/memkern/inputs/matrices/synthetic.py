@@ -225,8 +225,7 @@ def _rmat_rows(
     for level in range(scale):
         draw = generator.random(count)
         if level < depth:
-            lower = (prefix >> (depth - 1 - level)) & 1
-            left, half = (c, 1 - a - b) if lower else (a, a + b)
+            left, half = (c, 1 - a - b) if (prefix >> (depth - 1 - level)) & 1 else (a, a + b)
             right = draw * half >= left
         else:
             below = draw >= a + b
