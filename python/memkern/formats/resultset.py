@@ -6,7 +6,7 @@ import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -189,8 +189,7 @@ class ResultSet:
         key = plain(key, "a number of a record")
         if isinstance(key, str):
             self._need([key])
-            column: pd.Series = self.to_frame()[key]
-            return column
+            return cast("pd.Series", self.to_frame()[key])
         if type(key) is int:
             return self.records[key]
         if isinstance(key, slice):
@@ -386,8 +385,7 @@ def environments_of(records: Any) -> dict[str, Any]:
     """Return the environments of a ResultSet, or of a table in its ``attrs["environments"]``."""
     if isinstance(records, ResultSet):
         return records.environments
-    known: dict[str, Any] = getattr(records, "attrs", {}).get("environments", {})
-    return known
+    return cast("dict[str, Any]", getattr(records, "attrs", {}).get("environments", {}))
 
 
 def need_columns(known: Container[str], *names: str) -> None:

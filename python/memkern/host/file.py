@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from memkern.errors import InputError
 from memkern.files import publish
@@ -90,8 +90,7 @@ class File:
             self._read(self.path)
         if section.name not in self._values:
             self._values[section.name] = self._value(section)
-        found: T = self._values[section.name]
-        return found
+        return cast("T", self._values[section.name])
 
     def put(self, *changes: tuple[Section[Any], Any]) -> bool:
         """Merge new values of sections into the file, while no other process writes it.

@@ -19,10 +19,9 @@ tuning of SpMV and Lattice QCD on A64FX", 2021.
 from __future__ import annotations
 
 import math
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from memkern.checks import integer, number, one_of
 from memkern.errors import InputError
@@ -152,7 +151,7 @@ class Ecm:
         number(self.clock_GHz, "clock_GHz", 1e-6)
         integer(self.cores, "cores", 1)
         integer(self.domains, "domains", 1)
-        one_of(self.memory_rate, "memory_rate", typing.get_args(MemoryRate))
+        one_of(self.memory_rate, "memory_rate", get_args(MemoryRate))
         self.overlap.check(self.names)
 
     @property

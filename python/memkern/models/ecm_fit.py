@@ -9,11 +9,10 @@ is the time of the same loop in L1. Records of any family are predicted by a mac
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -410,8 +409,8 @@ def marginal(loop: LoopTime, vectors: float, part: LoopTime | None, fewer: float
     cycles = (loop.cycles * vectors - part.cycles * fewer) / (vectors - fewer)
     spread = math.hypot(loop.spread * vectors, part.spread * fewer) / (vectors - fewer)
     if not cycles > 0:
-        return dataclasses.replace(loop, disturbed=True)
-    return dataclasses.replace(
+        return replace(loop, disturbed=True)
+    return replace(
         loop, cycles=cycles, spread=spread, disturbed=loop.disturbed or part.disturbed
     )
 
@@ -544,12 +543,12 @@ def with_domain(model: Ecm, load_GBps: float, triad_GBps: float, cores: int, dom
         The loads alone would take longer than the triad.
     """
     *inner, memory = model.levels
-    limited = dataclasses.replace(
+    limited = replace(
         memory,
         domain_load_B=load_GBps / model.clock_GHz,
         domain_store_B=store_GBps(load_GBps, triad_GBps) / model.clock_GHz,
     )
-    return dataclasses.replace(model, levels=(*inner, limited), cores=cores, domains=domains)
+    return replace(model, levels=(*inner, limited), cores=cores, domains=domains)
 
 
 def predict_record(

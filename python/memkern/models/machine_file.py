@@ -6,14 +6,12 @@ measured quantity has an interval.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -334,7 +332,7 @@ class MachineFile:
             self.clock_GHz.value,
             self.cores,
             self.domains,
-            memory_rate or typing.cast("MemoryRate", self.ecm.memory_rate),
+            memory_rate or cast("MemoryRate", self.ecm.memory_rate),
         )
 
     def instruction(self, name: str, vector_bits: int | None = None) -> Instruction:
@@ -372,7 +370,7 @@ class MachineFile:
 
     def with_in_core(self, measured: Iterable[InCore]) -> MachineFile:
         """Return a copy with these times, which replace times of the same bodies."""
-        return dataclasses.replace(
+        return replace(
             self, in_core=tuple({one.body: one for one in (*self.in_core, *measured)}.values())
         )
 
@@ -414,9 +412,9 @@ class MachineFile:
 
 def _plain(value: Any) -> Any:
     """Return plain data; numbers without a representation in JSON become null."""
-    if dataclasses.is_dataclass(value):
+    if is_dataclass(value):
         return {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+            field.name: _plain(getattr(value, field.name)) for field in fields(value)
         }
     if isinstance(value, tuple):
         return [_plain(one) for one in value]

@@ -7,11 +7,10 @@ import json
 import math
 import sys
 import types
-import typing
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from memkern import files
 from memkern.checks import shown
@@ -125,12 +124,12 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     """
     if dataclasses.is_dataclass(kind):
         return _read_fields(kind, value, where)
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    origin, inner = get_origin(kind), get_args(kind)
     if origin is tuple:
         if not isinstance(value, list):
             raise InputError(f"{where} must be a list, not {shown(value)}")
         return tuple(_read(inner[0], one, f"{where}[{n}]") for n, one in enumerate(value))
-    if origin in (typing.Union, types.UnionType):
+    if origin in (Union, types.UnionType):
         return None if value is None else _read(inner[0], value, where)
     if kind is float and value is None:
         return math.nan
@@ -149,7 +148,7 @@ _ADDED: dict[Any, set[str]] = {MachineFile: {"in_core"}, EcmParameters: {"memory
 
 
 def _read_fields(kind: Any, value: Any, where: str) -> Any:
-    hints = typing.get_type_hints(kind)
+    hints = get_type_hints(kind)
     if not isinstance(value, dict):
         raise InputError(f"{where} must be an object, not {shown(value)}")
     optional = _ADDED.get(kind, set()) - value.keys()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -133,8 +133,7 @@ def valid_records(frame: DataFrame, kernels: Sequence[str], value: str) -> DataF
         caches_multiple=rows.get("caches_multiple", math.nan),  # older records have none
         **{value: to_numeric(rows[value], errors="coerce").astype(float)},
     )
-    positive: DataFrame = rows[rows[value].gt(0) & np.isfinite(rows[value])]
-    return positive
+    return cast("DataFrame", rows[rows[value].gt(0) & np.isfinite(rows[value])])
 
 
 def best_record(rows: DataFrame, column: str, *, lowest: bool = False) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -551,8 +551,7 @@ class Case(FromFields):
 
     def apply(self, **arrays: Values) -> dict[str, Values]:
         """Run the kernel once on the caller's arrays; see `memkern.apply`."""
-        applied: dict[str, Values] = above("engine").apply(self, **arrays)
-        return applied
+        return cast("dict[str, Values]", above("engine").apply(self, **arrays))
 
 
 def by_part(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -146,8 +146,7 @@ def finish(validation: Validation, invocations: int) -> Check:
     try:
         validation.send(invocations)
     except StopIteration as end:
-        check: Check = end.value
-        return check
+        return cast("Check", end.value)
     raise RuntimeError("a validation yields once")
 
 

@@ -7,12 +7,11 @@ or if its addresses are not regular: its four most frequent distances are less t
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -285,7 +284,7 @@ def extract(paths: Sequence[str | Path], least_share: float = 0.0) -> Extracted:
     total = [round(sum(s["bytes"] for s in one.sites) * one.whole) for one in every]
     for path, one in zip(paths, every, strict=True):
         found += [
-            dataclasses.replace(pattern, files=(str(path),))
+            replace(pattern, files=(str(path),))
             for pattern in _of_trace(one, max(sum(total), 1))
         ]
     return Extracted(
@@ -503,7 +502,7 @@ def _joined(found: Iterable[Found]) -> list[Found]:
         for number, other in enumerate(same):
             correlation = _correlation(one, other)
             if not {*one.files} & {*other.files} and correlation >= _HOLDS:
-                same[number] = dataclasses.replace(
+                same[number] = replace(
                     other,
                     count=other.count + one.count,
                     accesses=other.accesses + one.accesses,

@@ -23,7 +23,6 @@ from typing import Any
 
 from memkern import backends, small
 from memkern import launcher as started
-from memkern.backends import LIBRARIES
 from memkern.checks import integer, one_of, several, shown
 from memkern.engine.public import Collected, in_rounds
 from memkern.errors import InputError
@@ -46,7 +45,7 @@ ELEMENTS = (8_700_000, 22_000_000)
 RANKS = (1, 2, 4)
 TURNS = 5
 # Communication of the ranks of a launch.
-COMMS = tuple(LIBRARIES)
+COMMS = tuple(backends.LIBRARIES)
 # The options that strong scaling divides over the ranks.
 _SIZES = ("elements", "count", "iters")
 # Options of the size of all ranks together, for arrays distributed over the ranks.
@@ -70,7 +69,7 @@ class _Launch:
         comm = f"-{self.comm}" if self.comm != COMMS[0] else ""
         return f"{case.identity()}-{self.mode}-{self.ranks}{bind}{comm}"
 
-    def refuse_too_small(self) -> None:
+    def __post_init__(self) -> None:
         """Raise InputError if a rank would get no part of a case."""
         for case in self.cases if self.mode == STRONG else ():
             size = _size(case)
@@ -176,8 +175,6 @@ def scaling(  # noqa: PLR0913
         for workers, built in _by_threads(cases, threads, turns).items()
         for number in _counts(ranks, "ranks")
     ]
-    for launch in launches:
-        launch.refuse_too_small()
     start = find_launcher(launcher, comm)
     _ = start.command(1, 1, bind)
     sink = open_output(output, resume, force=force) if output is not None else None

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from memkern import backends, small
-from memkern.backends import GPUS, PROCESSORS
 from memkern.engine.placing.costs import EXPECTED_S
 from memkern.engine.placing.preparing import trials_s
 from memkern.engine.placing.run import CaseRun
@@ -41,7 +40,7 @@ _RESERVE, _MOST_SHARE = 0.05, 0.1
 # estimates, within these limits.
 _FACTORS = (0.5, 8.0)
 # Footprints of the copies by which the rates are measured, and their variant.
-_PROBES = {PROCESSORS: ((2**12, 2**25), "auto"), GPUS: ((2**12, 2**28), "simt")}
+_PROBES = {backends.PROCESSORS: ((2**12, 2**25), "auto"), backends.GPUS: ((2**12, 2**28), "simt")}
 
 
 @dataclass(frozen=True)
