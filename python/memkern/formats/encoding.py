@@ -145,9 +145,8 @@ def encode_parquet(contents: Contents, path: Path) -> dict[Path, bytes]:
         fields = [
             pa.field(name, types[kind], metadata=metadata.get(name)) for name, kind in kinds.items()
         ]
-        table = pa.table(arrays, schema=pa.schema(fields, header))
         buffer = io.BytesIO()
-        pq.write_table(table, buffer)
+        pq.write_table(pa.table(arrays, schema=pa.schema(fields, header)), buffer)
         return buffer.getvalue()
 
     kinds = column_kinds(contents.records)

@@ -235,8 +235,7 @@ def stencil(shape: str, order: int, sizes: int | Iterable[int]) -> Pattern:
     check_largest(2 * order * sum(strides))
     steps = np.indices((2 * order + 1,) * len(points)).reshape(len(points), -1) - order
     most = {"star": 1, "planes": 2}.get(shape, len(points))
-    kept = steps[:, np.count_nonzero(steps, axis=0) <= most]
-    places = np.sort(strides.astype(np.int64) @ kept)
+    places = np.sort(strides.astype(np.int64) @ steps[:, np.count_nonzero(steps, axis=0) <= most])
     return owned(places - places[0], f"STENCIL:{shape}:{order}:{','.join(map(str, points))}", 1)
 
 

@@ -201,11 +201,9 @@ def this_machine() -> dict[str, Any]:
 
 def _machine(root: Path) -> dict[str, Any]:
     cpuinfo = fields_of(read_text(root, "proc/cpuinfo"))
-    meminfo = fields_of(read_text(root, "proc/meminfo"))
     cpus = cpu_list(read_text(root, "sys/devices/system/cpu/online"))
     topology = [root / f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus]
     sockets = {read_text(folder, "physical_package_id") for folder in topology} - {None}
-    cores = {units_of_core(cpu, root) for cpu in cpus} - {None}
     nodes = _numa_nodes(root)
     return {
         "architecture": platform.machine() or None,
@@ -216,10 +214,10 @@ def _machine(root: Path) -> dict[str, Any]:
         "stepping": cpuinfo.get("stepping") or cpuinfo.get("CPU revision"),
         "microcode": cpuinfo.get("microcode"),
         "sockets": len(sockets) or None,
-        "cores": len(cores) or None,
+        "cores": len({units_of_core(cpu, root) for cpu in cpus} - {None}) or None,
         "threads": len(cpus) or None,
         "caches": _system_caches(root),
-        "memory_B": parse_bytes(meminfo.get("MemTotal")),
+        "memory_B": parse_bytes(fields_of(read_text(root, "proc/meminfo")).get("MemTotal")),
         "numa_nodes": nodes,
         "units": ",".join(map(str, _by_topology(cpus, nodes or (), root))) or None,
         "hypervisor": _hypervisor(root, cpuinfo),

@@ -244,10 +244,9 @@ def _capable_link(name: str) -> dict[str, float]:
     # Both contain the domain, which has at least four digits in the system's files.
     domain, _, rest = str(facts(name).get("bus", "")).lower().partition(":")
     folder = _PCI / f"{domain[-4:]}:{rest}"
-    speed = (read_text(folder, "max_link_speed") or "").partition(" ")[0]
     width = read_number(folder, "max_link_width")
     generations = [
-        _GENERATIONS.get(speed, math.nan),
+        _GENERATIONS.get((read_text(folder, "max_link_speed") or "").partition(" ")[0], math.nan),
         _query(name, "nvmlDeviceGetGpuMaxPcieLinkGeneration"),
         _query(name, "nvmlDeviceGetMaxPcieLinkGeneration"),
     ]

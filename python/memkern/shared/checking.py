@@ -24,11 +24,10 @@ def positions(n: int, native: Native) -> IndexArray:
     """Return the elements to check: all `n`, or boundaries of parts and a random sample."""
     if n <= WHOLE:
         return np.arange(n)
-    rng = np.random.default_rng(0)
     parts = min(4 * native.obtained()["threads"], _MOST_PARTS)
     boundaries = np.linspace(0, n - 1, parts + 1).astype(np.int64)
     near = np.clip(boundaries[:, None] + np.arange(-2, 3), 0, n - 1).ravel()
-    return np.unique(np.concatenate((near, rng.integers(0, n, _SAMPLES))))
+    return np.unique(np.concatenate((near, np.random.default_rng(0).integers(0, n, _SAMPLES))))
 
 
 def fresh(native: Native, name: str, at: IndexArray) -> Values:

@@ -284,8 +284,7 @@ def extract(paths: Sequence[str | Path], least_share: float = 0.0) -> Extracted:
     total = [round(sum(s["bytes"] for s in one.sites) * one.whole) for one in every]
     for path, one in zip(paths, every, strict=True):
         found += [
-            replace(pattern, files=(str(path),))
-            for pattern in _of_trace(one, max(sum(total), 1))
+            replace(pattern, files=(str(path),)) for pattern in _of_trace(one, max(sum(total), 1))
         ]
     return Extracted(
         sorted(
@@ -329,9 +328,8 @@ def _of_trace(all: Sites, total_B: int) -> list[Found]:
         if other is None:
             found += [_found(all, [k], total_B, shape) for shape in shapes]
             continue
-        others = instances.pop(other)
         gathers = shapes[0].kernel == "gather"
-        for pair in zip(shapes, others, strict=True):
+        for pair in zip(shapes, instances.pop(other), strict=True):
             found.append(_found(all, [k, other], total_B, _copying(*pair[:: 1 if gathers else -1])))
     return found
 

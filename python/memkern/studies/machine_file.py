@@ -340,10 +340,9 @@ def _latencies(levels: Sequence[CacheLevel]) -> tuple[dict[_Key, Case], dict[_Ke
 def _pages() -> dict[_Key, Case]:
     """Return chases through adjacent lines, and through as many lines in different pages."""
     most = min(_MOST_PAGES, memory_left()[0] // 8 // mmap.PAGESIZE)
-    count = round(math.log2(most / _LEAST_PAGES) * _PER_OCTAVE) + 1
     small_pages = {"pages": "4k" if mmap.PAGESIZE == 2**12 else "default"}
     cases = {}
-    for lines in sizes(_LEAST_PAGES, most, count):
+    for lines in sizes(_LEAST_PAGES, most, round(math.log2(most / _LEAST_PAGES) * _PER_OCTAVE) + 1):
         for order, size_B, pages in (
             ("random", lines * line_B(), {}),
             ("one-per-page", lines * mmap.PAGESIZE, small_pages),
@@ -360,10 +359,9 @@ def _costs(cores: int) -> dict[_Key, Case]:
         empty = kernel_case("launch.empty", threads=count, repetition="fork", budget_s=_BRIEF_S)
         cases[_Key("launch", (count,))] = empty
         for repetition in ("free", "barrier", "spin") if count > 1 else ():
-            work = kernel_case("launch.compute", threads=count, repetition=repetition)
-            cases[_Key("work", (repetition, count))] = work.with_(
-                invocations=_INVOCATIONS, budget_s=_LONG_S
-            )
+            cases[_Key("work", (repetition, count))] = kernel_case(
+                "launch.compute", threads=count, repetition=repetition
+            ).with_(invocations=_INVOCATIONS, budget_s=_LONG_S)
     return cases
 
 

@@ -197,8 +197,7 @@ def take_turns(
             return []
         todo = [one for one in trials if one.undecided]
         begun = [one for one in todo if len(one.placements) >= _LEAST]
-        fitting = int(_MEMORY_SHARE * memory_left()[0] // max(base_B, 1)) - 1
-        most = max(1, min(_TOGETHER, fitting))
+        most = max(1, min(_TOGETHER, int(_MEMORY_SHARE * memory_left()[0] // max(base_B, 1)) - 1))
         if len(begun) < len(todo):
             return [[one for one in todo if one not in begun][:most]]
         rng.shuffle(todo)

@@ -476,7 +476,6 @@ def _rank_columns(
         return {}
     seconds = np.concatenate([p.samples.by_rank for p in counted], axis=1)
     medians = np.median(seconds, axis=1)
-    slowest = np.bincount(seconds.argmax(axis=0), minlength=ranks.size)
     moved_B = case.bytes_B * taken.cases / ranks.size
     rows = [
         {
@@ -493,7 +492,7 @@ def _rank_columns(
         )
     ]
     return {
-        "slowest_rank": int(slowest.argmax()),
+        "slowest_rank": int(np.bincount(seconds.argmax(axis=0), minlength=ranks.size).argmax()),
         # Ranks that take no part in messages, or only answer, do not wait for them.
         "rank_spread": float(medians.max() / medians.min() - 1)
         if not case.spec.counts.messages
