@@ -102,8 +102,7 @@ def encode_csv(contents: Contents, path: Path) -> dict[Path, bytes]:
 def _sample_lines(contents: Contents) -> Iterator[str]:
     for i, (record, samples) in enumerate(zip(contents.records, contents.samples, strict=True)):
         case = ",".join(map(_csv_field, (i, record.get("case_id"), record.get("repeat"))))
-        for j, time in enumerate(samples.tolist()):
-            yield f"{case},{j},{time!r}"
+        yield from (f"{case},{j},{time!r}" for j, time in enumerate(samples.tolist()))
 
 
 def _decode_csv(path: Path) -> Contents:

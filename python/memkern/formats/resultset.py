@@ -189,7 +189,7 @@ class ResultSet:
         key = plain(key, "a number of a record")
         if isinstance(key, str):
             self._need([key])
-            return cast("pd.Series", self.to_frame()[key])
+            return self.to_frame()[key]
         if type(key) is int:
             return self.records[key]
         if isinstance(key, slice):

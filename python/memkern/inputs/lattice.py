@@ -12,7 +12,7 @@ Source: Alappat et al., "ECM modeling and performance tuning of SpMV and Lattice
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -202,7 +202,7 @@ def check_fields(links: npt.NDArray[Any], psi: npt.NDArray[Any]) -> tuple[Extent
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Complex:
-    return cast("Complex", rng.standard_normal((*shape, 2)).view(np.complex128)[..., 0])
+    return rng.standard_normal((*shape, 2)).view(np.complex128)[..., 0]
 
 
 def random_links(

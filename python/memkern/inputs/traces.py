@@ -55,8 +55,7 @@ def events(path: Path) -> Iterator[Event]:
         If it can't be read, or is none of the known kinds.
     """
     if path.suffix == ".npy":
-        for address in read(path).tolist():
-            yield Event(0, 0, address, 8, READ)
+        yield from (Event(0, 0, address, 8, READ) for address in read(path).tolist())
         return
     some = False
     with opened(path) as stream:

@@ -265,11 +265,13 @@ def _units(folder: Path) -> list[int]:
 
 
 def by_units(root: Path = Path("/")) -> Iterator[tuple[str, str, str]]:
-    """Yield unit, name and terms of all events that the kernel's counting units name."""
-    for folder in _devices(root):
-        for path in sorted((folder / "events").glob("*")):
-            if path.suffix not in (".scale", ".unit", ".snapshot"):
-                yield folder.name, path.name, read_text(folder, f"events/{path.name}") or ""
+    """Return unit, name and terms of all events that the kernel's counting units name."""
+    return (
+        (folder.name, path.name, read_text(folder, f"events/{path.name}") or "")
+        for folder in _devices(root)
+        for path in sorted((folder / "events").glob("*"))
+        if path.suffix not in (".scale", ".unit", ".snapshot")
+    )
 
 
 def _of_device(name: str, device: str, terms: str, root: Path) -> Event:

@@ -410,9 +410,7 @@ def marginal(loop: LoopTime, vectors: float, part: LoopTime | None, fewer: float
     spread = math.hypot(loop.spread * vectors, part.spread * fewer) / (vectors - fewer)
     if not cycles > 0:
         return replace(loop, disturbed=True)
-    return replace(
-        loop, cycles=cycles, spread=spread, disturbed=loop.disturbed or part.disturbed
-    )
+    return replace(loop, cycles=cycles, spread=spread, disturbed=loop.disturbed or part.disturbed)
 
 
 def transfers_of(record: Mapping[str, Any]) -> dict[str, Transfer]:

@@ -413,9 +413,7 @@ class MachineFile:
 def _plain(value: Any) -> Any:
     """Return plain data; numbers without a representation in JSON become null."""
     if is_dataclass(value):
-        return {
-            field.name: _plain(getattr(value, field.name)) for field in fields(value)
-        }
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -344,10 +344,8 @@ def fit_t0_wmax(
     t0, slope = (float(value) for value in rows @ y)
     residuals = y - (t0 + slope * x)
     squares = float(weights @ residuals**2)
-    if weighting == "fitted":
-        variance = squares / (len(x) - 2) / weights
-    else:
-        variance = _hc3(x, rows, residuals)
+    fitted = weighting == "fitted"
+    variance = squares / (len(x) - 2) / weights if fitted else _hc3(x, rows, residuals)
     covariance = (rows * variance) @ rows.T
     about_mean = float(weights @ (y - np.average(y, weights=weights)) ** 2)
 

@@ -83,8 +83,9 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         for key, inner in value.items():
             yield from leaves(inner, f"{name}.{key}" if name else str(key))
     elif isinstance(value, (list, tuple)) and any(isinstance(item, Mapping) for item in value):
-        for item in value:
-            yield name, ", ".join(f"{key} {text}" for key, text in leaves(item))
+        yield from (
+            (name, ", ".join(f"{key} {text}" for key, text in leaves(item))) for item in value
+        )
     elif value is not None:
         yield name, _readable(name, value)
 

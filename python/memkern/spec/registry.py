@@ -213,9 +213,11 @@ def request_of(case: Case) -> dict[str, Any]:
     """Return the options by which `case` builds a case, also those that were changed later."""
     given = {**(case.request or {})}
     for part in (case.knobs, case.stop):
-        for name, default, _ in declared(part):
-            if name in given or getattr(part, name) != default:
-                given[name] = getattr(part, name)
+        given |= {
+            name: getattr(part, name)
+            for name, default, _ in declared(part)
+            if name in given or getattr(part, name) != default
+        }
     return given
 
 

@@ -95,11 +95,12 @@ def _loop_cases(
     cases: dict[tuple[Any, ...], Case] = {
         (kernel, level.name, 1): built(kernel, level, 1) for level in levels for kernel in kernels
     }
-    for kernel in kernels:
-        cases[kernel, levels[0].name + PART, 1] = built(kernel, levels[0], 1, PART)
+    cases |= {(k, levels[0].name + PART, 1): built(k, levels[0], 1, PART) for k in kernels}
     if len(cores) > 1 and levels[-1].size_B is None:
-        for kernel in dict.fromkeys((*LIMITED, *kernels)):
-            cases[kernel, levels[-1].name, len(cores)] = built(kernel, levels[-1], len(cores))
+        cases |= {
+            (kernel, levels[-1].name, len(cores)): built(kernel, levels[-1], len(cores))
+            for kernel in dict.fromkeys((*LIMITED, *kernels))
+        }
     return cases
 
 

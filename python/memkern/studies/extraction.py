@@ -279,13 +279,13 @@ def extract(paths: Sequence[str | Path], least_share: float = 0.0) -> Extracted:
     InputError
         A file is no trace, or damaged.
     """
-    found: list[Found] = []
     every = [_sites_of(Path(path)) for path in paths]
     total = [round(sum(s["bytes"] for s in one.sites) * one.whole) for one in every]
-    for path, one in zip(paths, every, strict=True):
-        found += [
-            replace(pattern, files=(str(path),)) for pattern in _of_trace(one, max(sum(total), 1))
-        ]
+    found = [
+        replace(pattern, files=(str(path),))
+        for path, one in zip(paths, every, strict=True)
+        for pattern in _of_trace(one, max(sum(total), 1))
+    ]
     return Extracted(
         sorted(
             (one for one in _joined(found) if one.share >= least_share),
@@ -329,8 +329,10 @@ def _of_trace(all: Sites, total_B: int) -> list[Found]:
             found += [_found(all, [k], total_B, shape) for shape in shapes]
             continue
         gathers = shapes[0].kernel == "gather"
-        for pair in zip(shapes, instances.pop(other), strict=True):
-            found.append(_found(all, [k, other], total_B, _copying(*pair[:: 1 if gathers else -1])))
+        found += [
+            _found(all, [k, other], total_B, _copying(*pair[:: 1 if gathers else -1]))
+            for pair in zip(shapes, instances.pop(other), strict=True)
+        ]
     return found
 
 

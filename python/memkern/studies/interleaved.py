@@ -74,7 +74,7 @@ class Worker(WorkerProcess):
         return about
 
 
-def compare_runs(  # noqa: C901, PLR0913
+def compare_runs(  # noqa: PLR0913
     sweep: str | Path,
     a: Mapping[str, Any] | None = None,
     b: Mapping[str, Any] | None = None,
@@ -138,11 +138,10 @@ def compare_runs(  # noqa: C901, PLR0913
     @contextmanager
     def workers() -> Iterator[tuple[Worker, Worker]]:
         with ExitStack() as stack:
-            started: dict[int, Worker] = {}
-            for k in rng.sample((0, 1), 2):
-                started[k] = stack.enter_context(
-                    closing(Worker(_SIDES[k], pythons[k], sweep, changes[k]))
-                )
+            started = {
+                k: stack.enter_context(closing(Worker(_SIDES[k], pythons[k], sweep, changes[k])))
+                for k in rng.sample((0, 1), 2)
+            }
             # Both start at the same time; wait until they are ready.
             for worker in started.values():
                 _ = worker.about

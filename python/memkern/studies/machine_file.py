@@ -295,7 +295,7 @@ def pinned(cores: Sequence[int], count: int) -> dict[str, Any]:
 
 
 def _bandwidths(levels: Sequence[CacheLevel], cores: Sequence[int]) -> dict[_Key, Case]:
-    cases = {}
+    cases: dict[_Key, Case] = {}
     for level in levels:
         for count, (operation, kernel) in itertools.product(
             sorted({*core_counts(level.shared_by), len(cores)}), _OPERATIONS.items()
@@ -308,8 +308,8 @@ def _bandwidths(levels: Sequence[CacheLevel], cores: Sequence[int]) -> dict[_Key
                 used = {"bandwidth": level.used_B(count)}
                 if level is levels[0]:
                     used["part"] = level.part_B(count)
-                for what, footprint_B in used.items():
-                    cases[_Key(what, values)] = kernel_case(
+                cases |= {
+                    _Key(what, values): kernel_case(
                         kernel,
                         footprint_B=footprint_B,
                         variant="nt" if stores == _NONTEMPORAL else "simd",
@@ -317,6 +317,8 @@ def _bandwidths(levels: Sequence[CacheLevel], cores: Sequence[int]) -> dict[_Key
                         budget_s=_BRIEF_S if level.size_B else _LONG_S,
                         **pinned(cores, count),
                     )
+                    for what, footprint_B in used.items()
+                }
     return cases
 
 
@@ -341,23 +343,25 @@ def _pages() -> dict[_Key, Case]:
     """Return chases through adjacent lines, and through as many lines in different pages."""
     most = min(_MOST_PAGES, memory_left()[0] // 8 // mmap.PAGESIZE)
     small_pages = {"pages": "4k" if mmap.PAGESIZE == 2**12 else "default"}
-    cases = {}
-    for lines in sizes(_LEAST_PAGES, most, round(math.log2(most / _LEAST_PAGES) * _PER_OCTAVE) + 1):
-        for order, size_B, pages in (
-            ("random", lines * line_B(), {}),
-            ("one-per-page", lines * mmap.PAGESIZE, small_pages),
-        ):
-            cases[_Key("pages", (order, lines))] = kernel_case(
-                "latency.chase", size_B=size_B, order=order, budget_s=_BRIEF_S, ci=1e-3, **pages
-            )
-    return cases
+    count = round(math.log2(most / _LEAST_PAGES) * _PER_OCTAVE) + 1
+    return {
+        _Key("pages", (order, lines)): kernel_case(
+            "latency.chase", size_B=lines * each_B, order=order, budget_s=_BRIEF_S, ci=1e-3, **pages
+        )
+        for lines in sizes(_LEAST_PAGES, most, count)
+        for order, each_B, pages in (
+            ("random", line_B(), {}),
+            ("one-per-page", mmap.PAGESIZE, small_pages),
+        )
+    }
 
 
 def _costs(cores: int) -> dict[_Key, Case]:
     cases = {}
     for count in core_counts(cores):
-        empty = kernel_case("launch.empty", threads=count, repetition="fork", budget_s=_BRIEF_S)
-        cases[_Key("launch", (count,))] = empty
+        cases[_Key("launch", (count,))] = kernel_case(
+            "launch.empty", threads=count, repetition="fork", budget_s=_BRIEF_S
+        )
         for repetition in ("free", "barrier", "spin") if count > 1 else ():
             cases[_Key("work", (repetition, count))] = kernel_case(
                 "launch.compute", threads=count, repetition=repetition

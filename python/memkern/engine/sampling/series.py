@@ -96,7 +96,8 @@ class Throttling:
         if not long.any():
             return long
         before_s, self._last_s = self._last_s, throttled_s()
-        return long & (self._last_s - before_s >= float(np.nan_to_num(waited_share) @ seconds) / 2)
+        waited_s = float(np.nan_to_num(waited_share) @ seconds)
+        return long & (self._last_s - before_s >= waited_s / 2)
 
     def share(self, seconds: float) -> float:
         """Return the share of the time of all samples, NaN without a quota."""

@@ -69,10 +69,11 @@ def index_dtype(rows: int, columns: int, nonzeros: int) -> type[np.int32 | np.in
 
 
 def blocks(rows: int, width: int) -> Iterator[Integers]:
-    """Yield the numbers of the rows of each block, at `width` entries a row."""
+    """Return the numbers of the rows of each block, at `width` entries a row."""
     step = max(1, BLOCK // max(1, width))
-    for first in range(0, rows, step):
-        yield np.arange(first, min(first + step, rows), dtype=np.int64)
+    return (
+        np.arange(first, min(first + step, rows), dtype=np.int64) for first in range(0, rows, step)
+    )
 
 
 def padded(columns: Integers, present: Bools, values: Floats | float) -> Block:
