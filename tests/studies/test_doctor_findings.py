@@ -298,17 +298,19 @@ def test_what_was_not_measured_is_unknown():
     assert found.state == UNKNOWN and "time was over" in found.text
 
 
-def results_of(seconds: float, sd: float = 0.001, **changes: Any) -> mk.ResultSet:
+def results_of(
+    seconds: float, sd: float = 0.001, environment: str = "x", **changes: Any
+) -> mk.ResultSet:
     """Return records of doctor's kernels that were placed five times."""
     records = [
         {
             "kernel": kernel, "case_columns": "", "time_median_s": seconds, "time_min_s": seconds,
             "bytes_B": 10**9, "placements": 5, "placement_sd": sd, "valid": True,
-            "disturbed": False, "environment_id": "x", **changes,
+            "disturbed": False, "environment_id": environment, **changes,
         }
         for kernel in ("loops.load", "stream.triad", "latency.chase")
     ]  # fmt: skip
-    return mk.ResultSet(records, [np.ones(1)] * 3, {"x": {"machine": changes}})
+    return mk.ResultSet(records, [np.ones(1)] * 3, {environment: {"machine": changes}})
 
 
 def test_slow_loads_are_measured_again_in_turns(monkeypatch):
@@ -333,11 +335,11 @@ def test_slow_loads_are_measured_again_in_turns(monkeypatch):
 def test_the_comparison_with_a_baseline():
     same = against(results_of(1.0), results_of(1.0))
     assert (same.state, same.advice) == (GOOD, "")
-    assert "load same, triad same, latency same" in same.text
-    slower = against(results_of(1.0), results_of(1.2))
-    assert slower.state == BAD and "triad slower (+20.0% time)" in slower.text
-    assert "faster (-16.7% time)" in against(results_of(1.2), results_of(1.0)).text
-    assert against(results_of(1.0, 0.3), results_of(1.1)).state == UNKNOWN
+    assert "all cases in the range" in same.text and "1 earlier look, 1 round" in same.text
+    slower = against(results_of(1.0), results_of(9.0))
+    assert slower.state == BAD and "all cases slower (+" in slower.text
+    assert "faster (-" in against(results_of(9.0), results_of(1.0)).text
     assert against(results_of(1.0), results_of(9.0, disturbed=True)).state == UNKNOWN
     assert against(results_of(1.0), mk.ResultSet([], [])).state == UNKNOWN
-    assert "environments differ" in against(results_of(1.0, vendor="A"), results_of(1.0)).text
+    other = results_of(1.0, environment="y", vendor="A")
+    assert "machine.vendor: A (most: None)" in against(other, results_of(1.0)).text

@@ -330,14 +330,8 @@ class Level:
         value = panel.rows[self.at].max() if isinstance(self.at, str) else self.at
         if value == value:
             draw = panel.ax.axvline if self.upright else panel.ax.axhline
-            draw(
-                value,
-                linestyle=self.dashes,
-                label=self.label,
-                color=self.colour,
-                linewidth=0.9,
-                zorder=1.5,
-            )
+            how: dict[str, Any] = {"color": self.colour, "linewidth": 0.9, "zorder": 1.5}
+            draw(value, linestyle=self.dashes, label=self.label, **how)
 
 
 # --------------------------------------------------------------------------------------- forms

@@ -45,13 +45,14 @@ LEAST_POWER, WANTED = 0.9, 0.2
 # Standard deviations of the effect of a run on recorded hosts, and of healthy nodes, and the
 # degrees of freedom as which both count.
 _BETWEEN_RUNS, _BETWEEN_NODES, _KNOWN = 0.04, 0.01, 4.0
+# Degrees of freedom of the variances between runs of recorded hosts, and largest ones of looks.
+_OF_HOSTS, _MOST_FREEDOM = 8.0, 20.0
 # Three quarters of normal values are within this many standard deviations. A quarter of the nodes
 # may be off; where half of them are in another state, the median deviation would show one state.
 _SHARE, _OF_NORMAL = 0.75, 1.1503
 _EFFICIENCY = 0.55  # of this quantile
 # Degrees of freedom of what is left of a case; variance of this location over that of the mean.
 _TAILS, _OF_LOCATION = 4.0, 1.2
-_MOST_FREEDOM = 20.0
 _ARRAYS = ("distance", "rounds", "others", "within", "noise", "between", "beside", "freedom")
 _ALTERNATIVES = np.geomspace(math.log(1.04), math.log(1e6), 40)
 _DISTANCES = np.geomspace(0.005, math.log(16), 400)  # of which the evidence is computed
@@ -292,7 +293,7 @@ def effects(rounds: _Floats, others: npt.NDArray[np.bool_], looks: npt.ArrayLike
         noise=noise,
         between=np.maximum(spread - noise / rounds_of_others, _BETWEEN_NODES**2),
         beside=spread,
-        freedom=np.minimum(freedom + freedom_between + _KNOWN, _MOST_FREEDOM),
+        freedom=np.minimum(freedom + freedom_between + _OF_HOSTS, _MOST_FREEDOM),
     )
 
 

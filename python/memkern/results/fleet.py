@@ -247,8 +247,7 @@ class Looks:
         states = np.full((*times.shape, len(SLOPES)), math.nan)
         parts = []
         for case, looks in enumerate(found.values()):
-            (first, *_), *_ = looks.values()
-            parts.append(_part(first, environments))
+            parts.append(_part(next(iter(looks.values()))[0], environments))
             for look, rounds in looks.items():
                 for k, record in enumerate(rounds):
                     if not usable([record], _least_s)[1]:

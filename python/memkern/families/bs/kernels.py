@@ -173,10 +173,8 @@ def _gathered(case: Case, local: Values) -> Values:
 
 def _reference_scatter(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     ids = case.indices["ids"]
-    return {
-        "xg": arrays["xg"],
-        "xl": np.where(ids < 0, arrays["xl"], arrays["xg"][np.maximum(ids, 0)]),
-    }
+    local = np.where(ids < 0, arrays["xl"], arrays["xg"][np.maximum(ids, 0)])
+    return {"xg": arrays["xg"], "xl": local}
 
 
 def _reference_both(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -555,10 +553,8 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     most_B = min(4 * cache_B, memory_B // 2)
     brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12}
     # Enough sizes within and beyond the caches for separate fits.
-    lengths = [
-        *sizes(2**16, cache_B // 2, 7),
-        *sizes(min(2 * cache_B, most_B), min(8 * cache_B, memory_B // 2), 5),
-    ]
+    beyond = sizes(min(2 * cache_B, most_B), min(8 * cache_B, memory_B // 2), 5)
+    lengths = [*sizes(2**16, cache_B // 2, 7), *beyond]
     return [
         bs(0, **brief),
         *(
@@ -574,10 +570,8 @@ def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> l
     """Return the empty launch and the tests BS1 to BS5 on a GPU, from its cache to its memory."""
     brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12, "device": device}
     lengths = sizes(2**16, min(16 * cache_B, memory_B // 4), 6 if quick else 13)
-    return [
-        bs(0, **brief),
-        *(bs(n, footprint_B=size, **brief) for n in range(1, 6) for size in lengths),
-    ]
+    tests = [bs(n, footprint_B=size, **brief) for n in range(1, 6) for size in lengths]
+    return [bs(0, **brief), *tests]
 
 
 def _meshed_report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

@@ -160,15 +160,8 @@ def _with_the_highest(panel: Panel) -> None:
     ax, rows = panel.ax, panel.rows
     for number, kind in enumerate(distinct(panel.frame["kind"])):
         top = rows[rows["kind"] == kind].nlargest(1, "traffic_GBps")
-        ax.plot(
-            top["traffic_GBps"],
-            top[NS],
-            "*",
-            markersize=9,
-            label="_highest",
-            color=marked_look(number).color,
-            zorder=7,
-        )
+        how: dict[str, Any] = {"color": marked_look(number).color, "zorder": 7}
+        ax.plot(top["traffic_GBps"], top[NS], "*", markersize=9, label="_highest", **how)
     ax.plot([], [], "*", color=GREY, markersize=9, label="most traffic")
     text = saturation(rows["idle_ns"].iloc[0], rows[NS].max(), int(rows["threads"].max()))
     ax.text(0.03, 0.05, text, transform=ax.transAxes, color=GREY, fontsize="small")
