@@ -404,27 +404,27 @@ def _power(one: Effects, against: str) -> str:
 
 
 def _differences(looks: Looks, environments: Mapping[str, dict[str, Any]]) -> dict[str, list[str]]:
-    """Return facts and settings in which the last look at each node differs from most nodes."""
-    facts: dict[str, dict[str, Any]] = {}
+    """Return facts and settings in which the last look at each node differs from most looks."""
+    ids = [_text(records[-1], "environment_id") for records in looks.records]
+    facts = [comparable(environments.get(name, {})) for name in ids]
     found: dict[str, list[str]] = {}
     for node, look in looks.last.items():
         records = looks.records[look]
-        facts[node] = comparable(environments.get(_text(records[-1], "environment_id"), {}))
         notes = (note for record in records for note in memory_notes(record).values())
         found[node] = [*dict.fromkeys(note.partition(": ")[0] for note in notes)]
         doctor = _text(records[-1], "doctor")
         found[node] += [f"doctor: {doctor}"] * doctor.startswith(DISTURBED)
-    for name in sorted({name for of_node in facts.values() for name in of_node}):
-        (most, _), *_ = Counter(of_node.get(name) for of_node in facts.values()).most_common(1)
-        for node, of_node in facts.items():
-            if (own := of_node.get(name)) != most:
+    for name in sorted({name for of_look in facts for name in of_look}):
+        (most, _), *_ = Counter(of_look.get(name) for of_look in facts).most_common(1)
+        for node, look in looks.last.items():
+            if (own := facts[look].get(name)) != most:
                 found[node].append(f"{name}: {own} (most: {most})")
     for name in _STATE:
-        own_of = {node: _median(looks.records[look], name) for node, look in looks.last.items()}
-        most = float(middle(np.array([*own_of.values()])))
-        for node, own in own_of.items():
-            if own < _LESS * most:
-                found[node].append(f"{name}: {own:.3g} (most: {most:.3g})")
+        medians = [_median(records, name) for records in looks.records]
+        usual = float(middle(np.array(medians)))
+        for node, look in looks.last.items():
+            if medians[look] < _LESS * usual:
+                found[node].append(f"{name}: {medians[look]:.3g} (most: {usual:.3g})")
     return found
 
 
