@@ -481,7 +481,7 @@ FAULTS = (
     Fault("the stated power is that of a node without spread",
           "far = (math.log1p(slowdown) - self.reach) / np.sqrt(self.variance)",
           "far = (math.log1p(slowdown) - self.reach) / 1e-6",
-          "pytest test_effects -k stated"),
+          "pytest test_effects -k asked_for"),
     Fault("the state of a host makes a slow node",
           'SLOPES = {"core_share": -0.40,', 'SLOPES = {"core_share": 0.0,',
           "pytest test_fleet -k state_of_the_host"),

@@ -141,7 +141,7 @@ def test_effects_are_shrunk_unless_they_are_evident():
 
 def test_few_others_that_agree_do_not_make_an_outlier():
     values = np.zeros((4, 1))
-    values[0] = 0.05
+    values[0] = 0.12
     assert beside_others(values).evidence[0] < math.log(100)
     # A look has no evidence without others, or without a value.
     assert np.isnan(effects(values, np.zeros((4, 4), bool), range(4)).evidence).all()
@@ -150,7 +150,7 @@ def test_few_others_that_agree_do_not_make_an_outlier():
 
 
 def test_the_distance_is_judged_by_students_distribution():
-    values = looks(np.random.default_rng(9), 200, 4)
+    values = looks(np.random.default_rng(9), 200, 4, sd=0.3)
     one = beside_others(values)
     z = one.distance / np.sqrt(one.variance)
     assert stats.kstest(z, stats.t(one.freedom[0]).cdf).pvalue > 0.01
