@@ -153,11 +153,11 @@ def _measure_rounds(cases: Cases, args: argparse.Namespace, task: Task) -> bool:
     """
     rounds, begin = args.repeats, time.monotonic()
     period_s = 60 * args.every_node / rounds
+    measurements = len(requested(cases, args)[0]) * rounds
     for number in range(1, 2 * rounds + 1):
         args.repeats, args.resume = number, True  # the earlier ones are in the file
         if measure(cases, args, select=lambda every: every).interrupted:
             return False
-        measurements = len(requested(cases, args)[0]) * rounds
         if number >= rounds and not task.is_suspect(measurements, 60 + period_s):
             break
         time.sleep(max(begin + number * period_s - time.monotonic(), 0))

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -53,8 +53,7 @@ _SHARE, _OF_NORMAL = 0.75, 1.1503
 _EFFICIENCY = 0.55  # of this quantile
 # Degrees of freedom of what is left of a case; variance of this location over that of the mean.
 _TAILS, _OF_LOCATION = 4.0, 1.2
-_ARRAYS = ("distance", "rounds", "others", "within", "noise", "between", "beside", "freedom")
-_ALTERNATIVES = np.geomspace(math.log(1.04), math.log(1e6), 40)
+_ALTERNATIVES = np.outer([1, -1], np.geomspace(math.log(1.04), math.log(1e6), 40)).ravel()
 _DISTANCES = np.geomspace(0.005, math.log(16), 400)  # of which the evidence is computed
 _MOST_ROUNDS, _MOST_NODES = 60, 1024
 
@@ -177,10 +176,9 @@ class Effects:
             exponent = (self.freedom + self.rounds) / 2
             return np.asarray(-exponent * np.log1p(square / self.freedom))
 
-        of_effects = [likelihood(effect) for effect in (*_ALTERNATIVES, *-_ALTERNATIVES)]
         with np.errstate(invalid="ignore"):
-            mean = np.logaddexp.reduce(of_effects) - math.log(len(of_effects))
-        return np.asarray(mean - likelihood(0.0))
+            total = functools.reduce(np.logaddexp, map(likelihood, _ALTERNATIVES))
+        return np.asarray(total - math.log(len(_ALTERNATIVES)) - likelihood(0.0))
 
     @property
     def shrunk(self) -> tuple[_Floats, _Floats]:
@@ -196,12 +194,9 @@ class Effects:
     @functools.cached_property
     def reach(self) -> _Floats:
         """Distances from which typical looks are named."""
-        limit, found = math.log(self.tests / ALPHA), []
-        for k in range(len(self.distance)):
-            one = self._at(k)
-            enough = one._evidence(_DISTANCES, one.rounds - 1) >= limit
-            found.append(_DISTANCES[enough.argmax()] if enough.any() else math.inf)
-        return np.array(found)
+        evidence = self._evidence(_DISTANCES[:, None], self.rounds - 1)
+        enough = evidence >= math.log(self.tests / ALPHA)
+        return np.where(enough.any(0), _DISTANCES[enough.argmax(0)], math.inf)
 
     def found(self, power: float) -> _Floats:
         """Return the slowdowns that are named with this probability, as logarithms."""
@@ -219,14 +214,18 @@ class Effects:
 
         return np.asarray(stdtrit(self.freedom, p))
 
-    def _at(self, k: int) -> Effects:
-        own = {name: values[k : k + 1] for name, values in vars(self).items() if name in _ARRAYS}
-        return replace(self, **own)
-
     def needed(self) -> tuple[int, int]:
         """Return the least rounds, or else nodes, with which `WANTED` is found; 0 for unknown."""
         order = np.argsort(self.variance)  # missing ones are last
-        one = self._at(int(order[np.count_nonzero(~np.isnan(self.variance)) // 2]))
+        k = int(order[np.count_nonzero(~np.isnan(self.variance)) // 2])
+        one = replace(
+            self,
+            **{
+                each.name: getattr(self, each.name)[k : k + 1]
+                for each in fields(self)
+                if each.name != "tests"
+            },
+        )
         # Unless nodes differ by more than rounds do, few rounds do not tell one from the other.
         more = one.rounds * (one.between - _BETWEEN_NODES**2)
         if more[0] < 2 * one.noise[0]:

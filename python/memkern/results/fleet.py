@@ -10,6 +10,8 @@ that is false, and how often a slow node is named.
 from __future__ import annotations
 
 import math
+import os
+import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -69,6 +71,11 @@ _PARTS = {
 }
 # Coordinates of the state of a host in which a node differs from most if it has a tenth less.
 _STATE, _LESS = ("core_share", "clock_GHz"), 0.9
+
+
+def node_name() -> str:
+    """Return the scheduler's name of this node, or that of the host."""
+    return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
 def of_files(paths: Iterable[str | Path]) -> ResultSet:
@@ -168,11 +175,10 @@ def fleet(
         own, found = _judged(looks, slowdown)
         remarks += [f"{machine}: {sentence}" for sentence in found]
         different = _differences(looks, environments)
-        channels = [
-            each["memory"]["channels"] for each in environments.values() if "memory" in each
-        ]
+        ids = {_text(record, "environment_id") for record in (*before, *now)}
+        channels = [environments.get(name, {}).get("memory", {}).get("channels", 0) for name in ids]
         for row in own:
-            different[row[NODE]] += _channels(row, max(channels, default=0))
+            different[row[NODE]] += _channels(row, max(channels))
         for row in own:
             words = dict.fromkeys(different[row[NODE]])
             rows.append({"machine": machine, **row, "differs": "; ".join(words)})

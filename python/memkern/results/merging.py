@@ -36,7 +36,7 @@ def merge(files: Iterable[str | Path]) -> ResultSet:
         file and numbers in another.
     """
     # All get the same columns.
-    joined = concat(map(load, sources([Path(file) for file in files])))
+    joined = load_all(files)
     if not len(joined):
         raise InputError("the files to merge have no records")
     finished = set(map(_key, filter(_is_finished, joined)))
@@ -49,6 +49,11 @@ def merge(files: Iterable[str | Path]) -> ResultSet:
     return ResultSet(
         [record for record, _ in pairs], [times for _, times in pairs], joined.environments
     )
+
+
+def load_all(files: Iterable[str | Path]) -> ResultSet:
+    """Return all records of files, without those that belong to another file."""
+    return concat(map(load, sources([Path(file) for file in files])))
 
 
 def finished_cases(path: Path) -> set[tuple[str, int]]:

@@ -19,7 +19,6 @@ import importlib
 import io
 import json
 import os
-import platform
 import shlex
 import shutil
 import signal
@@ -42,7 +41,7 @@ from memkern.host.environment import machine_environment
 from memkern.launcher import COMM, python_command
 from memkern.machine.environment import differences, identity
 from memkern.progress import bar as progress_bar
-from memkern.results.fleet import INSIDE, NODE, fleet, of_files
+from memkern.results.fleet import INSIDE, NODE, fleet, node_name, of_files
 from memkern.results.merging import finished_cases, merge
 from memkern.spec.case import Case
 from memkern.spec.sequences import Part
@@ -295,11 +294,6 @@ class _Local(_Executor):
 
 
 EXECUTORS: Mapping[str, type[_Executor]] = {"slurm": _Slurm, "local": _Local}
-
-
-def node_name() -> str:
-    """Return the scheduler's name of this node, or that of the host."""
-    return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
 def results_of(folder: Path) -> list[Path]:

@@ -26,7 +26,7 @@ from memkern.engine.public import (
 )
 from memkern.errors import InputError
 from memkern.extension import _memkern
-from memkern.formats import ResultSet, concat, load
+from memkern.formats import ResultSet
 from memkern.host import this_host
 from memkern.host.capacity import beyond_caches_B
 from memkern.host.environment import machine_environment
@@ -38,7 +38,7 @@ from memkern.machine.health import BAD, BASELINE, NOTE, STATES, UNKNOWN, Finding
 from memkern.machine.kernel_counters import grown, read_counters
 from memkern.models.records import processors
 from memkern.progress import announce
-from memkern.results.merging import sources
+from memkern.results.merging import load_all
 from memkern.spec.registry import case as kernel_case
 from memkern.studies.doctor_findings import (
     CHASE,
@@ -199,7 +199,7 @@ def doctor(
 
     machine = machine_environment()
     files = [baseline] if isinstance(baseline, (str, Path)) else [*baseline]
-    earlier = concat(map(load, sources([Path(path) for path in files]))) if files else None
+    earlier = load_all(files) if files else None
     here, others = machine["machine"]["model"], processors(earlier)
     if here and others and here not in others:
         raise InputError(

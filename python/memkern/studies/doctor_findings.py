@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -421,13 +420,13 @@ def against(earlier: ResultSet, results: ResultSet) -> Finding:
     InputError
         If kernels are the same but no case is, as in files of other versions.
     """
-    from memkern.results.fleet import INSIDE, NODE, fleet
+    from memkern.results.fleet import INSIDE, NODE, fleet, node_name
 
     if not {record["kernel"] for record in results} & {r.get("kernel") for r in earlier}:
         return Finding(
             BASELINE, UNKNOWN, "no case of the earlier records was measured in time", _AGAIN
         )
-    here = platform.node()
+    here = node_name()
     mine, before = (
         ResultSet([{NODE: here, **r} for r in each], each.samples, each.environments)
         for each in (results, earlier)

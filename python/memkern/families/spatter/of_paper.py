@@ -401,29 +401,14 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
         look = next(strides if _is_stride(pattern) else others)
         rows = points[points["case"] == pattern]
         published, own = rows[~rows["own"]], rows[rows["own"]]
-        ax.scatter(
-            published["base_bandwidth_GBps"],
-            published["bandwidth_GBps"],
-            s=18,
-            marker=look.marker,
-            linewidths=0,
-            color=look.color,
-            zorder=4,
-            label=pattern,
-        )
+        how: dict[str, Any] = {"color": look.color, "zorder": 4, "label": pattern}
+        x, y = published["base_bandwidth_GBps"], published["bandwidth_GBps"]
+        ax.scatter(x, y, s=18, marker=look.marker, linewidths=0, **how)
         for disturbed, mine in own.groupby("disturbed"):
             face, edge = ("white", look.color) if disturbed else (look.color, "black")
-            ax.scatter(
-                mine["base_bandwidth_GBps"],
-                mine["bandwidth_GBps"],
-                s=40,
-                marker=look.marker,
-                linewidths=1.1,
-                facecolors=face,
-                edgecolors=edge,
-                zorder=9,
-                label="_own",
-            )
+            how = {"facecolors": face, "edgecolors": edge, "zorder": 9, "label": "_own"}
+            x, y = mine["base_bandwidth_GBps"], mine["bandwidth_GBps"]
+            ax.scatter(x, y, s=40, marker=look.marker, linewidths=1.1, **how)
         bars = look._replace(linestyle="none", zorder=8)
         intervals(ax, with_ends(own, BANDWIDTH), "base_bandwidth_GBps", BANDWIDTH, bars)
     legend_below(ax, DOUBLE_IN / 2)
